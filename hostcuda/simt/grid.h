@@ -22,6 +22,7 @@ struct GridSpec {
   void (*entry)(const void* args) = nullptr;
   std::vector<std::byte> args;
   Dim3 grid, block;
+  std::size_t static_shared_bytes = 0;   // what the kernel declares itself; comes first in the CTA's shared block
   std::size_t dynamic_shared_bytes = 0;
   int device = 0;
   const char* name = "";  // for messages; must outlive the grid

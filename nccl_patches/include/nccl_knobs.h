@@ -9,7 +9,13 @@
 #ifndef NCCL_KNOBS_H_
 #define NCCL_KNOBS_H_
 
+/* Whoever looks the functions up by name can do without nccl.h. */
+#ifdef NCCL_KNOBS_WITHOUT_NCCL_H
+typedef struct ncclComm* ncclComm_t;
+typedef int ncclResult_t;
+#else
 #include "nccl.h"
+#endif
 #include "nccl_plan.h"
 
 #ifdef __cplusplus

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command lines of fetch, patch and build, shared by scripts/ and by `lagom build`."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from . import functions, host, patch
+from .errors import BuildError
+
+USAGE_ERROR = 6
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one clear line and the project's exit code for usage errors."""
+
+    def error(self, message: str) -> "None":  # type: ignore[override]
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
+
+
+def add_build_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `scripts/build` and `lagom build`."""
+    parser.add_argument("--flavour", choices=["host"], default="host", help="host: runs on CPUs (default)")
+    parser.add_argument("--arch", type=int, default=800, choices=host.ARCHITECTURES, help="GPU generation (default 800)")
+    parser.add_argument(
+        "--functions", metavar="PATTERN", help="device functions, e.g. 'AllGather RING *|AllReduce Sum f32 * *' (default all)"
+    )
+    parser.add_argument("--stock", action="store_true", help="NCCL without the patches; never becomes the default")
+    parser.add_argument("--source", type=Path, metavar="PATH", help="a NCCL 2.29.7 archive or folder, instead of fetching")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="compile steps at a time (default: one a core)")
+    parser.add_argument(
+        "--target", default="all", help="all, or for development: host-objects, device-objects, hostcuda-libraries"
+    )
+
+
+def build(args: argparse.Namespace) -> int:
+    """Build as asked and print the folder of the finished libraries."""
+    if args.jobs < 0:
+        raise BuildError(f"--jobs {args.jobs}: must be 1 or more")
+    request = host.Request(
+        source=args.source,
+        arch=args.arch,
+        functions=functions.select(args.functions) if args.functions else (),
+        stock=args.stock,
+        jobs=args.jobs,
+    )
+    print(host.HostBuild(request).run([args.target]))
+    return 0
+
+
+def _patch(args: argparse.Namespace) -> int:
+    if args.check:
+        failures = patch.check(args.tree)
+        for line in failures:
+            print(line)
+        print(f"{len(failures)} of the series' hunks and files do not apply" if failures else "the whole series applies")
+        return 1 if failures else 0
+    print("patched" if patch.apply(args.tree) else "already patched", args.tree)
+    return 0
+
+
+def _run(prog: str, describe: Callable[[argparse.ArgumentParser], None], command: Callable[[argparse.Namespace], int]) -> int:
+    parser = Parser(prog=prog)
+    describe(parser)
+    try:
+        return command(parser.parse_args())
+    except BuildError as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{prog}: interrupted; run it again to go on where it stopped", file=sys.stderr)
+        return 130
+
+
+def _describe_patch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tree", type=Path, help="a NCCL tree")
+    parser.add_argument("--check", action="store_true", help="only list what does not apply; exit 1 if anything")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """python3 -m lagom.build {fetch,patch,build} ..."""
+    commands = {"patch": (_describe_patch, _patch), "build": (add_build_options, build)}
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] not in commands:
+        print(f"usage: lagom.build {{{','.join(commands)}}} ...", file=sys.stderr)
+        return USAGE_ERROR
+    sys.argv[1:] = words[1:]
+    return _run(words[0], *commands[words[0]])

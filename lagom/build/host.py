@@ -233,14 +233,16 @@ class HostBuild:
             *self.headers.flags, *self.flags["host"], *shlex.split(os.environ.get("CXXFLAGS", "")),
         ]  # fmt: skip
         objects = []
+        own = f"host-{self.functions_key}"  # objects that differ with the choice of functions
         for name in sorted(names):
-            language = ["-x", "c", "-std=gnu11"] if name.endswith(".c") else ["-std=c++17"]
-            objects.append(self._compile(ninja, f"host/{name}.o", f"tree/src/{name}", [*language, *base]))
-        made = ["symmetric/sym_kernels_host.cc", "symmetric/absent_kernels.cc", "device/host_table.cc"]
-        folder = f"host-{self.functions_key}"
-        for name in made:
+            flags = [*(["-x", "c", "-std=gnu11"] if name.endswith(".c") else ["-std=c++17"]), *base]
+            folder = "host"
+            if "nccl_build_digest.h" in (source / name).read_text():
+                folder, flags = own, [*flags, f"-I{generated}/include"]
+            objects.append(self._compile(ninja, f"{folder}/{name}.o", f"tree/src/{name}", flags))
+        for name in ("symmetric/sym_kernels_host.cc", "symmetric/absent_kernels.cc", "device/host_table.cc"):
             objects.append(
-                self._compile(ninja, f"{folder}/{name}.o", f"{generated}/{name}", ["-std=c++17", *base])
+                self._compile(ninja, f"{own}/{name}.o", f"{generated}/{name}", ["-std=c++17", *base])
             )
         return objects
 
@@ -275,9 +277,12 @@ class HostBuild:
         if not sources:
             raise BuildError("hostcuda/ holds no sources")
         objects = [self._compile(ninja, f"hostcuda/{name}.o", f"hostcuda/{name}", flags) for name in sources]
+        exports = "hostcuda/libcudart.map"
+        has_map = (self.work / exports).is_file()
         return ninja.edge(
-            "out/libcudart.so.13", "link", objects,
-            flags=f"-Wl,-soname,libcudart.so.13 -Wl,--no-undefined -lpthread -ldl -lrt {_RPATH}",
+            "out/libcudart.so.13", "link", objects, implicit=[exports] if has_map else [],
+            flags=f"-Wl,-soname,libcudart.so.13 {f'-Wl,--version-script={exports} ' if has_map else ''}"
+            f"-Wl,--no-undefined -lpthread -ldl -lrt {_RPATH}",
         )  # fmt: skip
 
     def _doors(self, ninja: ninjafile.NinjaFile, cudart: str) -> list[str]:

@@ -64,14 +64,19 @@ def lock(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def appearing(final: Path) -> Iterator[Path]:
-    """A new empty folder that becomes `final` when the block ends well, and vanishes when it does not."""
+def appearing(final: Path, replace: bool = False) -> Iterator[Path]:
+    """A new empty folder that becomes `final` when the block ends well, and vanishes when it does not.
+
+    Where `final` is there already, it stays and the new folder goes, unless `replace`.
+    """
     final.parent.mkdir(parents=True, exist_ok=True)
     _sweep(final)
     made = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=f".{os.getpid()}", dir=final.parent))
     try:
         made.chmod(0o755)
         yield made
+        if replace:
+            shutil.rmtree(final, ignore_errors=True)
         if final.exists():
             shutil.rmtree(made)  # somebody else finished the same content first
         else:

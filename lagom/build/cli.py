@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import functions, host, patch
+from . import fetch, functions, host, patch
 from .errors import BuildError
 
 USAGE_ERROR = 6
@@ -39,7 +39,7 @@ def build(args: argparse.Namespace) -> int:
     if args.jobs < 0:
         raise BuildError(f"--jobs {args.jobs}: must be 1 or more")
     request = host.Request(
-        source=args.source,
+        source=fetch.pristine(args.source),
         arch=args.arch,
         functions=functions.select(args.functions) if args.functions else (),
         stock=args.stock,
@@ -73,6 +73,15 @@ def _run(prog: str, describe: Callable[[argparse.ArgumentParser], None], command
         return 130
 
 
+def _describe_fetch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--source", type=Path, metavar="PATH", help="an archive or folder of NCCL 2.29.7 to take it from")
+
+
+def _fetch(args: argparse.Namespace) -> int:
+    print(fetch.pristine(args.source))
+    return 0
+
+
 def _describe_patch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tree", type=Path, help="a NCCL tree")
     parser.add_argument("--check", action="store_true", help="only list what does not apply; exit 1 if anything")
@@ -80,7 +89,7 @@ def _describe_patch(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """python3 -m lagom.build {fetch,patch,build} ..."""
-    commands = {"patch": (_describe_patch, _patch), "build": (add_build_options, build)}
+    commands = {"fetch": (_describe_fetch, _fetch), "patch": (_describe_patch, _patch), "build": (add_build_options, build)}
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] not in commands:
         print(f"usage: lagom.build {{{','.join(commands)}}} ...", file=sys.stderr)

@@ -32,6 +32,7 @@ inline constexpr unsigned kMaxThreads = 1024;  // threads a CTA
 struct CtaView {
   Index3 block_index, block_dim, grid_dim;
   const clock::LaunchClock* clock;
+  const std::uint8_t* link_class_of_owner;  // see runtime/va.h
   std::uint32_t sm_id;
   std::uint64_t bytes_loaded, bytes_stored;  // of this CTA; only its own threads add to it, one at a time
 };

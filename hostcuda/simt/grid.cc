@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "clock/clock.h"
+#include "runtime/va.h"
 #include "simt/scheduler.h"
 
 extern "C" {
@@ -92,6 +93,7 @@ void Grid::start_cta(unsigned index) {
   cta.view.block_dim = {block.x, block.y, block.z};
   cta.view.grid_dim = {grid.x, grid.y, grid.z};
   cta.view.clock = &spec_.clock;
+  cta.view.link_class_of_owner = rt::link_classes(spec_.device);
   cta.view.sm_id = clock::sm_of_cta(spec_.clock, index);
   cta.live = unsigned(threads_per_cta_);
   cta.arrival_ps = spec_.clock.arrival_ps;
@@ -107,7 +109,7 @@ void Grid::start_cta(unsigned index) {
   }
   for (unsigned i = 0; i < threads_per_cta_; ++i) {
     DeviceThread& thread = cta.threads[i];
-    thread.vt_ps = 0;
+    thread.vt_ps = spec_.clock.start_ps;
     thread.arrival_ps = spec_.clock.arrival_ps;
     thread.static_shared = cta.shared;
     thread.dynamic_shared = cta.shared + round_up(spec_.static_shared_bytes, 128);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "clock/clock.h"
 #include "simt/scheduler.h"
 
 namespace hostcuda::simt {
@@ -12,7 +13,7 @@ void release(Cta& cta, Barrier& barrier) {
   // In order of arrival; the links are rewritten as the threads move over.
   for (DeviceThread* thread = barrier.waiting.head; thread;) {
     DeviceThread* after = thread->next;
-    thread->vt_ps = barrier.vt_ps;
+    thread->vt_ps = barrier.vt_ps + cta.view.clock->barrier_ps;
     thread->arrival_ps = barrier.arrival_ps;
     thread->result = barrier.votes;
     cta.next.push(thread);

@@ -186,8 +186,6 @@ class HostBuild:
             table = Path(scratch, "symmetric", "sym_kernels_host.cc")
             shutil.copy(table, made / "symmetric")
             (made / "symmetric" / "absent_kernels.cc").write_text(_absent_kernels(table.read_text()))
-            digest = f'#pragma once\n#define NCCL_BUILD_DIGEST "{self.key}"\n'
-            trees.write_if_changed(made / "include" / "nccl_build_digest.h", digest.encode())
             trees.mirror(made, self.work / folder)
         return folder
 
@@ -237,8 +235,8 @@ class HostBuild:
         for name in sorted(names):
             flags = [*(["-x", "c", "-std=gnu11"] if name.endswith(".c") else ["-std=c++17"]), *base]
             folder = "host"
-            if "nccl_build_digest.h" in (source / name).read_text():
-                folder, flags = own, [*flags, f"-I{generated}/include"]
+            if "LAGOM_BUILD_DIGEST" in (source / name).read_text():
+                folder, flags = own, [*flags, f'-DLAGOM_BUILD_DIGEST="{self.key}"']
             objects.append(self._compile(ninja, f"{folder}/{name}.o", f"tree/src/{name}", flags))
         for name in ("symmetric/sym_kernels_host.cc", "symmetric/absent_kernels.cc", "device/host_table.cc"):
             objects.append(

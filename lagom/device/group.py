@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes an overlap group on one rank: buffers, streams, order, times and the check of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import lagom.nccl as nccl
+from lagom.device import patterns
+from lagom.device.protocol import DeviceError, Span
+from lagom.workload import Communication, Computation, Workload
+
+#: Before the group, a kernel keeps the device busy while the host enqueues, so that launches do not show in the times.
+#: Its length grows with the group: bytes of memory traffic for each operation, about 90 us on a GPU with 696 GB/s.
+LEAD_IN_BYTES_PER_OPERATION = 64 << 20
+
+#: An average in floating point is rounded on the way: NCCL scales each rank's values first.
+AVERAGE_TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-6, "float64": 1e-15}
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """One execution on this rank. Times in nanoseconds on the device's clock.
+
+    :param x_ns: of each communication, in order. :param y_ns: computations added up. :param z_ns: makespan.
+    """
+
+    x_ns: tuple[int, ...]
+    y_ns: int
+    z_ns: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class _Buffers:
+    send: nccl.DeviceBuffer
+    recv: nccl.DeviceBuffer
+
+
+class GroupRunner:
+    """Runs one workload again and again on a communicator.
+
+    A run is: :meth:`prepare`, :meth:`enqueue`, :meth:`finish`, in which only `finish` waits. Between `enqueue` and
+    `finish` the ranks can tell each other whether a call was refused.
+    """
+
+    def __init__(self, comm: nccl.Communicator, workload: Workload) -> None:
+        workload.check_ranks(comm.size)
+        self._comm = comm
+        self._workload = workload
+        self._streams = {name: nccl.Stream() for name in workload.streams}
+        self._comm_streams = {o.stream for o in workload.communications}
+        self._first_comm_stream = workload.communications[0].stream
+        self._buffers = [self._allocate(c) for c in workload.communications]
+        self._barrier = self._make_barrier(workload.communications[0])
+        self._needed = {name for operation in workload.operations for name in operation.after}
+        self._marks: dict[str, int] = {}
+        self._keep: list[nccl.Event] = []
+
+    @property
+    def barrier_bytes(self) -> int:
+        """Size of the small collective that aligns the ranks before each group."""
+        return self._barrier.total_bytes(self._comm.size)
+
+    # -- buffers --
+
+    def _allocate(self, communication: Communication) -> _Buffers:
+        whole = communication.padded_count(self._comm.size)
+        shard = communication.shard_count(self._comm.size)
+        collective = communication.collective
+        send = nccl.empty(shard if collective == "all_gather" else whole, communication.dtype)
+        recv = nccl.empty(shard if collective == "reduce_scatter" else whole, communication.dtype)
+        patterns.fill(send.numpy(), patterns.send_tile(communication, self._comm.rank))
+        return _Buffers(send, recv)
+
+    def _make_barrier(self, like: Communication) -> Communication:
+        """The smallest collective of the same kind whose size no communication of the group has.
+
+        The same kind, because a build may hold only the device functions that the workload needs.
+        """
+        ranks = self._comm.size
+        taken = {(c.collective, c.total_bytes(ranks)) for c in self._workload.communications}
+        count = ranks
+        while True:
+            barrier = Communication(
+                "barrier", like.collective, like.dtype, count, like.stream, op=like.op, root=like.root
+            )
+            if (barrier.collective, barrier.total_bytes(ranks)) not in taken:
+                self._barrier_buffers = self._allocate(barrier)
+                return barrier
+            count += ranks
+
+    # -- one run --
+
+    def prepare(self) -> None:
+        """Wipe the results of the last run, so that data left over cannot pass for right."""
+        for buffers in self._buffers:
+            buffers.recv.numpy().view("u1").fill(0xA5)
+
+    def enqueue(self) -> None:
+        """Put the whole group into its streams; returns without waiting.
+
+        :raises lagom.nccl.NcclError: where NCCL refuses a call; what was enqueued before stays and must be finished.
+        """
+        first = self._streams[self._first_comm_stream]
+        lead_in = LEAD_IN_BYTES_PER_OPERATION * len(self._workload.operations)
+        self._marks = {name: stream.mark() for name, stream in self._streams.items()}
+        # One light CTA an SM: enough to use the memory bandwidth.
+        first.launch(nccl.Kernel("lead-in", bytes_read=float(lead_in), ctas=1024, threads_per_cta=256))
+        self._call(self._barrier, self._barrier_buffers, first)
+        started = nccl.Event()
+        started.record(first)
+        self._keep = [started]
+        for name, stream in self._streams.items():
+            if name != self._first_comm_stream:
+                stream.wait(started)
+        ended: dict[str, nccl.Event] = {}
+        communication = 0
+        for operation in self._workload.operations:
+            stream = self._streams[operation.stream]
+            for name in operation.after:
+                stream.wait(ended[name])
+            if isinstance(operation, Computation):
+                stream.launch(_kernel(operation))
+            else:
+                self._call(operation, self._buffers[communication], stream)
+                communication += 1
+            if operation.name in self._needed:
+                event = ended[operation.name] = nccl.Event()
+                event.record(stream)
+                self._keep.append(event)
+
+    def _call(self, communication: Communication, buffers: _Buffers, stream: nccl.Stream) -> None:
+        send, recv, comm = buffers.send, buffers.recv, self._comm
+        op = communication.op or "sum"
+        match communication.collective:
+            case "all_gather":
+                comm.all_gather(send, recv, stream=stream)
+            case "reduce_scatter":
+                comm.reduce_scatter(send, recv, op=op, stream=stream)
+            case "all_reduce":
+                comm.all_reduce(send, recv, op=op, stream=stream)
+            case "broadcast":
+                comm.broadcast(send, recv, root=communication.root, stream=stream)
+            case "reduce":
+                comm.reduce(send, recv, op=op, root=communication.root, stream=stream)
+
+    def drain(self) -> None:
+        """Wait for whatever is in the streams."""
+        for stream in self._streams.values():
+            stream.synchronize()
+        self._keep = []
+
+    def finish(self) -> LocalRun:
+        """Wait for the group and read its times.
+
+        :raises DeviceError: where the device did not run exactly the operations that were enqueued.
+        """
+        self.drain()
+        self._comm.check()
+        times: dict[str, list[nccl.OpTime]] = {}
+        for name, stream in self._streams.items():
+            times[name] = [t for t in stream.op_times(self._marks[name]) if t.kind in ("kernel", "described")]
+        lead_in_and_barrier = times[self._first_comm_stream][:2]
+        del times[self._first_comm_stream][:2]
+        if len(lead_in_and_barrier) != 2:
+            raise DeviceError("the device has no times for the collective that starts the group")
+        origin_ns = lead_in_and_barrier[1].end_ns
+        spans, x_ns, y_ns, end_ns = [], [], 0, origin_ns
+        for operation in self._workload.operations:
+            if not times[operation.stream]:
+                raise DeviceError(f"the device has no time for '{operation.name}'")
+            time = times[operation.stream].pop(0)
+            computes = isinstance(operation, Computation)
+            if (time.kind == "described") != computes:
+                raise DeviceError(f"'{operation.name}' ran as '{time.name}', a {time.kind}")
+            if computes:
+                y_ns += time.end_ns - time.start_ns
+            else:
+                x_ns.append(time.end_ns - time.start_ns)
+            end_ns = max(end_ns, time.end_ns)
+            start_us, end_us = (time.start_ns - origin_ns) / 1e3, (time.end_ns - origin_ns) / 1e3
+            kind = "compute" if computes else "communicate"
+            spans.append(Span(operation.name, kind, operation.stream, start_us, end_us))
+        if left := [time.name for rest in times.values() for time in rest]:
+            raise DeviceError(f"the device ran more than was enqueued: {', '.join(left)}")
+        return LocalRun(tuple(x_ns), y_ns, end_ns - origin_ns, tuple(spans))
+
+    # -- the data --
+
+    def check_data(self) -> None:
+        """Compare every result of the last run with what it must be.
+
+        :raises DeviceError: with communication, rank and element.
+        """
+        for communication, buffers in zip(self._workload.communications, self._buffers, strict=True):
+            wrong = self._first_wrong(communication, buffers)
+            if wrong is not None:
+                raise DeviceError(
+                    f"wrong data: '{communication.name}' ({communication.collective}) gave a wrong element {wrong} "
+                    f"on rank {self._comm.rank}"
+                )
+
+    def _first_wrong(self, communication: Communication, buffers: _Buffers) -> int | None:
+        ranks, rank = self._comm.size, self._comm.rank
+        found = buffers.recv.numpy()
+        shard = communication.shard_count(ranks)
+        if communication.collective == "all_gather":
+            for sender in range(ranks):
+                part = found[sender * shard : (sender + 1) * shard]
+                wrong = patterns.first_difference(part, patterns.send_tile(communication, sender))
+                if wrong is not None:
+                    return sender * shard + wrong
+            return None
+        if communication.collective == "broadcast":
+            return patterns.first_difference(found, patterns.send_tile(communication, communication.root))
+        if communication.collective == "reduce" and rank != communication.root:
+            return None
+        offset = rank * shard if communication.collective == "reduce_scatter" else 0
+        tolerance = AVERAGE_TOLERANCE.get(communication.dtype, 0.0) if communication.op == "avg" else 0.0
+        return patterns.first_difference(found, patterns.reduced_tile(communication, ranks), offset, tolerance)
+
+
+def _kernel(computation: Computation) -> nccl.Kernel:
+    spec = computation.kernel
+    return nccl.Kernel(
+        computation.name,
+        flops=spec.flops,
+        bytes_read=spec.bytes_read,
+        bytes_written=spec.bytes_written,
+        ctas=spec.ctas,
+        threads_per_cta=spec.threads_per_cta,
+        registers_per_thread=spec.registers_per_thread,
+        shared_bytes_per_cta=spec.shared_bytes_per_cta,
+    )

@@ -129,12 +129,9 @@ class HostBuild:
             if not self.request.stock:
                 patch.apply(patched)
             rewriter = room("hostcuda") / "tools" / "rewrite.py"
-            if rewriter.is_file():
-                done = subprocess.run([sys.executable, str(rewriter), str(patched), str(rewritten)])
-                if done.returncode:
-                    raise BuildError(f"hostcuda's rewriter stopped (status {done.returncode}); its words are printed above")
-            else:
-                shutil.copytree(patched, rewritten)
+            done = subprocess.run([sys.executable, str(rewriter), str(patched), str(rewritten)])
+            if done.returncode:
+                raise BuildError(f"hostcuda's rewriter stopped (status {done.returncode}); its words are printed above")
             self._export_headers(patched, rewritten)
             trees.mirror(rewritten, self.work / "tree")
         trees.mirror(room("hostcuda"), self.work / "hostcuda")

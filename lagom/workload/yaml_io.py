@@ -242,15 +242,10 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     machine = reader.text("machine")
     if machine not in MACHINES:
         reader.fail("machine", f"unknown machine '{machine}', known: {', '.join(MACHINES)}")
+    name, description = reader.text("name"), reader.text("description", "")
     operations = tuple(_read_operations(path, reader.need("operations"), MACHINES[machine]))
     try:
-        return Workload(
-            name=reader.text("name"),
-            description=reader.text("description", ""),
-            machine=machine,
-            operations=operations,
-            source=str(path),
-        )
+        return Workload(name, operations, machine, description, source=str(path))
     except WorkloadError as error:
         reader.fail("operations", str(error))
 

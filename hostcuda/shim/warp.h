@@ -30,7 +30,7 @@ inline T shuffle(unsigned mask, T value, unsigned source, bool valid) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   std::uint64_t word = 0;
   std::memcpy(&word, &value, sizeof(T));
-  const std::uint64_t* all = simt::warp_exchange(mask, word);
+  const std::uint64_t* all = simt::warp_exchange(mask, word).values;
   if (!valid) return value;
   std::memcpy(&value, &all[source % simt::kWarpSize], sizeof(T));
   return value;
@@ -63,18 +63,18 @@ template <class T>
 inline unsigned __match_any_sync(unsigned mask, T value) {
   std::uint64_t word = 0;
   std::memcpy(&word, &value, sizeof(T));
-  const std::uint64_t* all = ::hostcuda::simt::warp_exchange(mask, word);
+  auto [all, lanes] = ::hostcuda::simt::warp_exchange(mask, word);
   unsigned same = 0;
   for (unsigned lane = 0; lane < 32; ++lane)
-    if ((mask >> lane & 1) && all[lane] == word) same |= 1u << lane;
-  return same & ::hostcuda::simt::warp_live_lanes();
+    if ((lanes >> lane & 1) && all[lane] == word) same |= 1u << lane;
+  return same;
 }
 template <class Op>
 inline unsigned hostcuda_reduce_sync(unsigned mask, unsigned value, Op op) {
-  const std::uint64_t* all = ::hostcuda::simt::warp_exchange(mask, value);
-  unsigned live = mask & ::hostcuda::simt::warp_live_lanes(), total = value;
+  auto [all, lanes] = ::hostcuda::simt::warp_exchange(mask, value);
+  unsigned total = value;
   for (unsigned lane = 0; lane < 32; ++lane)
-    if ((live >> lane & 1) && lane != ::hostcuda::shim::lane_id()) total = op(total, unsigned(all[lane]));
+    if ((lanes >> lane & 1) && lane != ::hostcuda::shim::lane_id()) total = op(total, unsigned(all[lane]));
   return total;
 }
 inline unsigned __reduce_add_sync(unsigned mask, unsigned value) {

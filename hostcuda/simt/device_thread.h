@@ -77,9 +77,13 @@ HOSTCUDA_SIMT_API unsigned block_count(unsigned barrier, unsigned threads, bool 
 // Waits for the lanes of `mask` that have not returned; gives the lanes whose predicate held.
 HOSTCUDA_SIMT_API unsigned warp_vote(unsigned mask, bool predicate);
 
-// Waits likewise, then shows what every lane of `mask` brought: an array of kWarpSize values that stays valid until
-// this lane's next warp operation.
-HOSTCUDA_SIMT_API const std::uint64_t* warp_exchange(unsigned mask, std::uint64_t value);
+// Waits likewise, then shows what every lane that came has brought. The values stay valid until this lane's next warp
+// operation.
+struct WarpValues {
+  const std::uint64_t* values;  // kWarpSize of them
+  unsigned lanes;               // which ones are there
+};
+HOSTCUDA_SIMT_API WarpValues warp_exchange(unsigned mask, std::uint64_t value);
 
 // Lanes of the running warp that have not returned.
 HOSTCUDA_SIMT_API unsigned warp_live_lanes();

@@ -120,10 +120,10 @@ unsigned warp_vote(unsigned mask, bool predicate) {
   return warp_arrive(hostcuda_device_thread, mask, predicate, 0, nullptr);
 }
 
-const std::uint64_t* warp_exchange(unsigned mask, std::uint64_t value) {
-  const std::uint64_t* values = nullptr;
-  warp_arrive(hostcuda_device_thread, mask, false, value, &values);
-  return values;
+WarpValues warp_exchange(unsigned mask, std::uint64_t value) {
+  WarpValues result{};
+  result.lanes = warp_arrive(hostcuda_device_thread, mask, true, value, &result.values);
+  return result;
 }
 
 unsigned warp_live_lanes() {

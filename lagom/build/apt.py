@@ -14,7 +14,9 @@ SUITE, COMPONENT = "sid", "contrib"
 PACKAGE, VERSION = "nvidia-nccl", "2.29.7-1-1"
 NETWORK_TIMEOUT_S, TOTAL_TIMEOUT_S = 20, 300
 # Only a mirror of Debian itself can hold its unstable suite; this is how such an entry is told from others.
-_DEBIAN_SUITES = re.compile(r"(oldstable|stable|testing|unstable|sid|bookworm|trixie|forky|duke)(-updates|-backports)?/?")
+_DEBIAN_SUITES = re.compile(
+    r"(oldstable|stable|testing|unstable|sid|bookworm|trixie|forky|duke)(-updates|-backports)?/?"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,9 @@ def _from_list(text: str) -> list[Mirror]:
     """One-line entries: deb [options] uri suite components."""
     found = []
     for line in text.splitlines():
-        match = re.match(r"\s*deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<rest>[^#]*)", line)
+        match = re.match(
+            r"\s*deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<rest>[^#]*)", line
+        )
         if match and _DEBIAN_SUITES.fullmatch(match["suite"]) and "main" in match["rest"].split():
             signed = re.search(r"signed-by=(\S+)", match["options"] or "", re.IGNORECASE)
             found.append(Mirror(match["uri"].rstrip("/"), signed[1] if signed else ""))
@@ -81,7 +85,7 @@ def _source_entry(mirror: Mirror) -> str:
 
 
 def download(folder: Path) -> Path:
-    """Fetch NCCL's upstream archive into the empty `folder` and return its path. BuildError says what each mirror gave."""
+    """Fetch NCCL's upstream archive into the empty `folder`; returns its path. BuildError: what each mirror gave."""
     if not shutil.which("apt-get"):
         raise BuildError("this machine has no apt-get")
     found = mirrors()

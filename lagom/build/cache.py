@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The per-user cache: where things lie, how a folder becomes visible at once, and who may work in one at a time.
 
-    src/<tree digest>/          pristine NCCL
-    build/<flavour>-<arch>/     work folder of a build: staged trees, objects
-    lib/<key>/                  a finished build
-    lib/current-<flavour>       link to the build that programs load by default
+src/<tree digest>/          pristine NCCL
+build/<flavour>-<arch>/     work folder of a build: staged trees, objects
+lib/<key>/                  a finished build
+lib/current-<flavour>       link to the build that programs load by default
 """
 
 import contextlib

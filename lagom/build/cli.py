@@ -22,13 +22,21 @@ class Parser(argparse.ArgumentParser):
 def add_build_options(parser: argparse.ArgumentParser) -> None:
     """The options of `scripts/build` and `lagom build`."""
     parser.add_argument("--flavour", choices=["host"], default="host", help="host: runs on CPUs (default)")
-    parser.add_argument("--arch", type=int, default=800, choices=host.ARCHITECTURES, help="GPU generation (default 800)")
     parser.add_argument(
-        "--functions", metavar="PATTERN", help="device functions, e.g. 'AllGather RING *|AllReduce Sum f32 * *' (default all)"
+        "--arch", type=int, default=800, choices=host.ARCHITECTURES, help="GPU generation (default 800)"
+    )
+    parser.add_argument(
+        "--functions",
+        metavar="PATTERN",
+        help="device functions, e.g. 'AllGather RING *|AllReduce Sum f32 * *' (default all)",
     )
     parser.add_argument("--stock", action="store_true", help="NCCL without the patches; never becomes the default")
-    parser.add_argument("--source", type=Path, metavar="PATH", help="a NCCL 2.29.7 archive or folder, instead of fetching")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="compile steps at a time (default: one a core)")
+    parser.add_argument(
+        "--source", type=Path, metavar="PATH", help="a NCCL 2.29.7 archive or folder, instead of fetching"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=0, metavar="N", help="compile steps at a time (default: one a core)"
+    )
     parser.add_argument(
         "--target", default="all", help="all, or for development: host-objects, device-objects, hostcuda-libraries"
     )
@@ -54,13 +62,17 @@ def _patch(args: argparse.Namespace) -> int:
         failures = patch.check(args.tree)
         for line in failures:
             print(line)
-        print(f"{len(failures)} of the series' hunks and files do not apply" if failures else "the whole series applies")
+        print(
+            f"{len(failures)} of the series' hunks and files do not apply" if failures else "the whole series applies"
+        )
         return 1 if failures else 0
     print("patched" if patch.apply(args.tree) else "already patched", args.tree)
     return 0
 
 
-def _run(prog: str, describe: Callable[[argparse.ArgumentParser], None], command: Callable[[argparse.Namespace], int]) -> int:
+def _run(
+    prog: str, describe: Callable[[argparse.ArgumentParser], None], command: Callable[[argparse.Namespace], int]
+) -> int:
     parser = Parser(prog=prog)
     describe(parser)
     try:
@@ -74,7 +86,9 @@ def _run(prog: str, describe: Callable[[argparse.ArgumentParser], None], command
 
 
 def _describe_fetch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", type=Path, metavar="PATH", help="an archive or folder of NCCL 2.29.7 to take it from")
+    parser.add_argument(
+        "--source", type=Path, metavar="PATH", help="an archive or folder of NCCL 2.29.7 to take it from"
+    )
 
 
 def _fetch(args: argparse.Namespace) -> int:
@@ -89,7 +103,11 @@ def _describe_patch(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """python3 -m lagom.build {fetch,patch,build} ..."""
-    commands = {"fetch": (_describe_fetch, _fetch), "patch": (_describe_patch, _patch), "build": (add_build_options, build)}
+    commands = {
+        "fetch": (_describe_fetch, _fetch),
+        "patch": (_describe_patch, _patch),
+        "build": (add_build_options, build),
+    }
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] not in commands:
         print(f"usage: lagom.build {{{','.join(commands)}}} ...", file=sys.stderr)

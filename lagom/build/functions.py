@@ -83,7 +83,9 @@ def select(pattern: str) -> tuple[str, ...]:
     for alternative in _alternatives(pattern):
         words = alternative.split()
         if not re.fullmatch(r"[\w*()| ]+", alternative) or not words:
-            raise BuildError(f"functions pattern {alternative!r}: only words, spaces, '*', '(', '|' and ')' are allowed")
+            raise BuildError(
+                f"functions pattern {alternative!r}: only words, spaces, '*', '(', '|' and ')' are allowed"
+            )
         expression = re.compile(" ".join(words).replace("*", "[^ ]*"), re.IGNORECASE)
         found = [name for name in functions() if expression.fullmatch(name)]
         if not found:

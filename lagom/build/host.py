@@ -99,7 +99,7 @@ class HostBuild:
         return None
 
     def run(self, targets: Sequence[str] = ("all",), make_current: bool = True) -> Path:
-        """Build what is not built yet and return the folder of the finished libraries (of the work, for other targets)."""
+        """Build what is not built yet. Returns the folder of the finished libraries, or of the work for other targets."""
         done = self.find() if tuple(targets) == ("all",) else None
         if not done:
             with cache.lock(self.work):
@@ -140,7 +140,9 @@ class HostBuild:
     def _export_headers(self, patched: Path, tree: Path) -> None:
         """The headers that NCCL's Makefile generates or installs before it compiles anything."""
         source = tree / "src"
-        version = dict(re.findall(r"^NCCL_(\w+)\s*:=\s*(\S*)", (patched / "makefiles/version.mk").read_text(), re.MULTILINE))
+        version = dict(
+            re.findall(r"^NCCL_(\w+)\s*:=\s*(\S*)", (patched / "makefiles/version.mk").read_text(), re.MULTILINE)
+        )
         numbers = [int(version[part]) for part in ("MAJOR", "MINOR", "PATCH")]
         text = (source / "nccl.h.in").read_text()
         values = {
@@ -151,14 +153,15 @@ class HostBuild:
             "Version": f"{numbers[0]}{numbers[1]:02d}{numbers[2]:02d}",
         }
         for name, value in values.items():
-            text = text.replace("${nccl:%s}" % name, value)
+            text = text.replace(f"${{nccl:{name}}}", value)
         trees.write_if_changed(tree / "include" / "nccl.h", text.encode())
         installed = tree / "include" / "nccl_device" / "gin" / "gdaki" / "doca_gpunetio"
         shutil.copytree(source / DOCA / "include", installed, dirs_exist_ok=True)
         # NCCL asks git for its commit; the digest of the build says more, and is the same wherever it is built.
         trees.write_if_changed(
             tree / "include" / "nccl_git_version.h",
-            f'#pragma once\n#define NCCL_GIT_BRANCH "lagom"\n#define NCCL_GIT_COMMIT_HASH "{self.base_key[:12]}"\n'.encode(),
+            b'#pragma once\n#define NCCL_GIT_BRANCH "lagom"\n'
+            + f'#define NCCL_GIT_COMMIT_HASH "{self.base_key[:12]}"\n'.encode(),
         )
 
     def _generate(self) -> str:
@@ -177,8 +180,9 @@ class HostBuild:
             (made / "device").mkdir(parents=True)
             (made / "symmetric").mkdir()
             for path in Path(scratch, "device").iterdir():
-                # The suffix-less units (all_reduce.cu) exist to scrape dependencies; they define nothing.
-                if path.suffix in (".cu", ".cc") and (path.name.startswith(("device_", "host_")) or "DEFINE_" in path.read_text()):
+                # Units without redop and type (all_reduce.cu) may exist to scrape dependencies only.
+                is_table = path.name in ("device_table.cu", "host_table.cc")
+                if is_table or (path.suffix == ".cu" and "DEFINE_" in path.read_text()):
                     shutil.copy(path, made / "device")
             table = Path(scratch, "symmetric", "sym_kernels_host.cc")
             shutil.copy(table, made / "symmetric")
@@ -236,9 +240,7 @@ class HostBuild:
                 folder, flags = own, [*flags, f'-DLAGOM_BUILD_DIGEST="{self.key}"']
             objects.append(self._compile(ninja, f"{folder}/{name}.o", f"tree/src/{name}", flags))
         for name in ("symmetric/sym_kernels_host.cc", "symmetric/absent_kernels.cc", "device/host_table.cc"):
-            objects.append(
-                self._compile(ninja, f"{own}/{name}.o", f"{generated}/{name}", ["-std=c++17", *base])
-            )
+            objects.append(self._compile(ninja, f"{own}/{name}.o", f"{generated}/{name}", ["-std=c++17", *base]))
         return objects
 
     def _device_objects(self, ninja: ninjafile.NinjaFile, generated: str) -> list[str]:
@@ -342,7 +344,7 @@ def _absent_kernels(table: str) -> str:
     lines += ["", "namespace {", "struct Absent {", "  Absent() {"]
     for name in names:
         lines += [
-            f'    {{ hostcudaKernelEntry_t kernel = {{sizeof(kernel), HOSTCUDA_KERNEL_ENTRY_VERSION}};'
+            f"    {{ hostcudaKernelEntry_t kernel = {{sizeof(kernel), HOSTCUDA_KERNEL_ENTRY_VERSION}};"
             f' kernel.symbol = (const void*)&{name}; kernel.name = "{name}"; hostcudaRegisterKernel(&kernel); }}'
         ]
     return "\n".join([*lines, "  }", "} absent;", "}", ""])

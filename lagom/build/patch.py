@@ -118,7 +118,9 @@ def apply(tree: Path) -> bool:
     if marker.is_file():
         if marker.read_text().strip() == wanted:
             return False
-        raise BuildError(f"{tree} carries another series ({marker.read_text().strip()[:12]}); start from a pristine tree")
+        raise BuildError(
+            f"{tree} carries another series ({marker.read_text().strip()[:12]}); start from a pristine tree"
+        )
     with tempfile.TemporaryDirectory(prefix="lagom-patch-") as scratch:
         failures = _try_series(tree, Path(scratch))
         failures += [f"{name}: a new file of the series, but the tree has one" for name in _collisions(tree)]

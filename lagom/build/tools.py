@@ -79,8 +79,9 @@ def cuda_headers() -> Headers:
     named = os.environ.get("LAGOM_CUDA_INCLUDE")
     places = [Path(named)] if named else []
     if not named:
-        venv = sorted((_PACKAGE.parent / ".venv" / "lib").glob("python3*/site-packages"))
-        places = [Path(p) / "nvidia" / "cu13" / "include" for p in [*sys.path, *venv] if p]
+        packages = [Path(p) for p in sys.path if p]
+        packages += sorted((_PACKAGE.parent / ".venv" / "lib").glob("python3*/site-packages"))
+        places = [place / "nvidia" / "cu13" / "include" for place in packages]
         places.append(Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda") / "include")
     tried = []
     for place in places:

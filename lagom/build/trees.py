@@ -51,7 +51,7 @@ def write_if_changed(path: Path, content: bytes, mode: int | None = None) -> boo
 
 
 def mirror(source: Path, target: Path) -> int:
-    """Make `target` hold the files of `source` and no others, rewriting only those that differ. Returns how many did."""
+    """Make `target` hold the files of `source` and no others, rewriting only what differs. Returns how many did."""
     changed = 0
     wanted = files(source)
     for name in wanted:

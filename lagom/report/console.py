@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where tables are printed."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.console import Console
+
+#: Columns that the tables need; a log has none of its own, and mpirun hides the terminal's.
+COLUMNS = 120
+
+
+def wide_console(file: TextIO) -> Console:
+    """A console that neither breaks lines, which would break paths, nor colours numbers by guesswork."""
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    console.width = max(console.width, COLUMNS)
+    return console

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why the tuned run differs from the default, in a sentence made of what was measured."""
+
+from __future__ import annotations
+
+from lagom.device import CommunicationUse, Measurement
+from lagom.report.units import size
+from lagom.tuning import Session
+
+
+def _in_flight(use: CommunicationUse) -> int | None:
+    if use.knobs.channels is None or use.knobs.chunk_bytes is None:
+        return None
+    return use.knobs.channels * use.knobs.chunk_bytes
+
+
+def _knob_changes(name: str, before: CommunicationUse, after: CommunicationUse) -> list[str]:
+    changes = []
+    if after.sms < before.sms:
+        changes.append(f"{name} gives back {before.sms - after.sms} of {before.sms} SMs to computation")
+    elif after.sms > before.sms:
+        changes.append(f"{name} takes {after.sms - before.sms} more SMs than its {before.sms}")
+    old, new = before.knobs.chunk_bytes, after.knobs.chunk_bytes
+    if old != new and new is not None:
+        text = f"passes on {size(new)} at a time instead of {size(old)}"
+        flying_before, flying_after = _in_flight(before), _in_flight(after)
+        if flying_before is not None and flying_after is not None:
+            text += f", so that {size(flying_after)} instead of {size(flying_before)} are in flight"
+        changes.append(text)
+    return changes
+
+
+def _effect(what: str, before: float, after: float) -> str | None:
+    if round(before, 3) == round(after, 3):
+        return None
+    word = "shorter" if after < before else "longer"
+    return f"{what} is {abs(before - after):,.1f} us {word}"
+
+
+def explain(session: Session) -> str:
+    """One or two sentences; for a kept default, that it was kept and why."""
+    before, after = session.default, session.tuned
+    if session.kept:
+        return f"NCCL's default is kept: {session.why_kept}."
+    changes: list[str] = []
+    for communication, old, new in zip(session.workload.communications, before.use, after.use, strict=True):
+        changes += _knob_changes(communication.name, old, new)
+    effects = [
+        _effect("computation", before.y_us, after.y_us),
+        _effect("communication", before.communication_us, after.communication_us),
+        _effect("its exposed part", before.exposed_us, after.exposed_us),
+    ]
+    told = [effect for effect in effects if effect is not None]
+    first = " and ".join(changes) if changes else "The knobs differ in nothing that the counters show"
+    return f"{first[0].upper()}{first[1:]}. {_sentence(told)}{_verdict(before, after)}"
+
+
+def _sentence(effects: list[str]) -> str:
+    if not effects:
+        return ""
+    text = ", ".join(effects)
+    return f"{text[0].upper()}{text[1:]}; "
+
+
+def _verdict(before: Measurement, after: Measurement) -> str:
+    ratio = before.z_us / after.z_us
+    return f"the group ends {before.z_us - after.z_us:,.1f} us earlier, {ratio:.3f}x as fast."

@@ -99,7 +99,7 @@ class HostBuild:
         return None
 
     def run(self, targets: Sequence[str] = ("all",), make_current: bool = True) -> Path:
-        """Build what is not built yet. Returns the folder of the finished libraries, or of the work for other targets."""
+        """Build what is not built yet. Returns the finished libraries' folder, or the work folder for other targets."""
         done = self.find() if tuple(targets) == ("all",) else None
         if not done:
             with cache.lock(self.work):

@@ -39,9 +39,9 @@ struct Error : std::runtime_error {
 class HostThread {
  private:
   friend class Timeline;
-  OpRef since_;                // the last synchronization, where it is not placed yet
-  std::uint64_t ahead_ps_ = 0; // host time spent since then (since 0, where there is none)
-  OpRef last_op_;              // what it enqueued last
+  std::uint64_t number_ = 0;    // among the process's host threads; 0 before the first call
+  OpRef since_;                 // the last synchronization
+  std::uint64_t ahead_ps_ = 0;  // host time spent since then (since 0, where there is none)
 };
 
 // One stream. `id` tells a device's streams apart and breaks ties, so number them in the order of their creation.
@@ -49,7 +49,10 @@ struct Stream {
   int device = 0;
   std::uint64_t id = 0;
   int priority = 0;  // CUDA's: lower goes first
-  OpRef last;        // tail of the stream, kept by the timeline
+
+  // Kept by the timeline.
+  OpRef last;  // tail of the stream
+  std::uint64_t enqueued = 0;
 };
 
 // A grid that the CPU runs; its duration is known once it has run.
@@ -57,8 +60,9 @@ struct GridWork {
   std::string name;
   std::uint32_t ctas = 1, threads_per_cta = 1, registers_per_thread = 0 /* 0: the GPU's figure for NCCL */;
   std::uint64_t shared_bytes_per_cta = 0;  // static and dynamic
-  std::uint16_t epoch = 0;                 // the group's launch number; 0 where nothing was announced
-  std::uint64_t bytes_in_flight = 0;       // communication buffers in use at once, all CTAs
+  bool collective = false;                 // announced as part of a group's communication
+  std::uint16_t epoch = 0;                 // of a collective: the group's launch number
+  std::uint64_t bytes_in_flight = 0;       // of a collective: communication buffers in use at once, all CTAs
 };
 
 // A compute kernel known by its cost. Bytes are memory traffic when it has the L2 to itself.
@@ -81,6 +85,7 @@ struct EventRecord {};
 struct EventWait {};  // pass what the event recorded in `after`
 struct HostFunction {};
 
+// At least one CTA each; a kernel's figures are finite and not negative.
 using Work = std::variant<GridWork, KernelWork, CopyWork, EventRecord, EventWait, HostFunction>;
 
 // How a GPU's links look from one device of the machine; by class of link.
@@ -119,20 +124,19 @@ class Timeline {
   // call. Throws Error where a kernel fits no SM or a figure is impossible.
   OpRef enqueue(HostThread& host, Stream& stream, const Work& work, std::span<const OpRef> after = {});
 
-  // The grid starts to run on the CPU: everything it waits for has been reported by executed(). The figures that its
-  // fibers read, arrival included: when it would start, given what its host thread had enqueued up to and with it.
+  // The grid starts to run on the CPU: every grid that it waits for has been reported by executed(). The figures that
+  // its fibers read; arrival_ps is when it would start, given what its host thread had enqueued up to and with it.
   LaunchClock start_grid(const OpRef& grid);
-  std::uint64_t provisional_arrival(const OpRef& op);
 
   // The grid has run. Call it before anything that waits for the grid starts.
   void executed(const OpRef& grid, const simt::GridResult& result);
 
-  // The host thread has waited until `ops` were done (a stream's tail, an event's record): its clock moves to their
-  // end. Places what it waited for and corrects registered device times, see docs/clock.md. A poll that found its
-  // event done is such a wait with costs_time = false.
-  void synchronized(HostThread& host, std::span<const OpRef> ops, bool costs_time = true);
+  // The host thread has waited until `ops` were done (a stream's tail, an event's record; null ones are none): its
+  // clock moves to their end. Places what it waited for and corrects registered device times, see docs/clock.md. A
+  // query that may find its event done or not is no such wait: what it finds is the CPU's choice.
+  void synchronized(HostThread& host, std::span<const OpRef> ops);
 
-  // Times of something this thread has synchronized with (or that is complete); places it where that has not happened.
+  // Times of something that is done; places it, and what this thread has synchronized with, where that has not happened.
   OpTimes times(HostThread& host, const OpRef& op);
   std::uint64_t host_time_ps(HostThread& host);
 

@@ -48,7 +48,7 @@ def compare(mpi_comm: MPI.Intracomm, fields: Mapping[str, object]) -> None:
         for name in sorted(set(other) | set(of_all[0])):
             mine, theirs = of_all[0].get(name, "not set"), other.get(name, "not set")
             if mine != theirs:
-                raise Disagreement(f"ranks differ in {name}: rank 0 has {mine}, rank {rank} has {theirs}")
+                raise Disagreement(f"ranks differ in {name}; rank 0: {mine}, rank {rank}: {theirs}")
 
 
 def together(mpi_comm: MPI.Intracomm, step: Callable[[], T], on: int | None = None) -> T:

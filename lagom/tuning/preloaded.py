@@ -179,7 +179,7 @@ def check_plan(path: Path, workload: Workload, ranks: int, plan: Mapping[int, Kn
 def writable_folder(path: Path) -> Path:
     """Make the folder for the session's files.
 
-    :raises DeviceError: where it cannot be written, with the system's reason.
+    :raises ValueError: where it cannot be written, with the system's reason.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -187,5 +187,5 @@ def writable_folder(path: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise DeviceError(f"cannot write to {path}: {error.strerror}") from error
+        raise ValueError(f"cannot write to {path}: {error.strerror}") from error
     return path

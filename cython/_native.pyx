@@ -7,6 +7,11 @@ here looks for a library or interprets arguments; `lagom.nccl` does that in Pyth
 Every call that can block releases the GIL, and every result goes through one error check.
 """
 
+cdef extern from *:
+    """
+    #define NCCL_KNOBS_WITHOUT_NCCL_H /* the bindings are compiled before NCCL has been fetched */
+    """
+
 include "native/abi.pxi"
 include "native/errors.pxi"
 include "native/tables.pxi"

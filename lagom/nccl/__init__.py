@@ -18,7 +18,7 @@ from .dtypes import DTYPES, OPS, DType, dtype
 from .knobs import COLLECTIVES, Knobs, Rule
 from .library import Library, library
 from .memory import DeviceBuffer, empty, zeros
-from .start import init
+from .start import init, unique_id
 from .streams import Event, Kernel, OpTime, Stream
 
 __all__ = [
@@ -54,5 +54,6 @@ __all__ = [
     "library",
     "set_device",
     "synchronize",
+    "unique_id",
     "zeros",
 ]

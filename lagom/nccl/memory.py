@@ -51,6 +51,11 @@ class DeviceBuffer:
             self._memory, self._offset_bytes + start * self.dtype.itemsize, max(0, stop - start), self.dtype
         )
 
+    def view(self, dtype: "str | DType | np.dtype[Any] | type") -> "DeviceBuffer":
+        """The same memory as elements of another type; a rest that fills no element is left out."""
+        element = dtypes.dtype(dtype)
+        return DeviceBuffer(self._memory, self._offset_bytes, self.nbytes // element.itemsize, element)
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {

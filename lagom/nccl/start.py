@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a communicator in one call, over an MPI communicator."""
+"""Making a communicator in one call."""
 
 import socket
 from typing import TYPE_CHECKING
@@ -11,32 +11,84 @@ from .library import library
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+_Facts = tuple[str, int, int]
+"""Host, device and NCCL version of a rank."""
 
-def init(mpi_comm: "MPI.Comm | None" = None, device: int | None = None, config: Config | None = None) -> Communicator:
+
+def unique_id() -> bytes:
+    """A new unique id, made by one rank and passed to all by whatever means. NcclError where there is no network."""
+    library()
+    return _native.unique_id()
+
+
+def init(
+    mpi_comm: "MPI.Comm | None" = None,
+    device: int | None = None,
+    config: Config | None = None,
+    *,
+    unique_id: bytes | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+) -> Communicator:
     """A communicator with the ranks of ``mpi_comm`` (default COMM_WORLD); call it on every one of them.
 
-    ``device`` is this rank's device, by default its rank on its host. The device becomes the thread's current one.
-    What can go wrong before NCCL's own start (no library, no such device, different versions) is compared over MPI
-    first, so that every rank raises and none waits for another: LibraryError or ValueError, with the rank in the
-    text.
+    ``device`` is this rank's device, by default its rank on its host; it becomes the thread's current one. What can go
+    wrong before NCCL's own start (no library, no such device, different versions) is compared over MPI first, so that
+    every rank raises and none waits for another: LibraryError or ValueError, with the rank in the text.
+
+    Without MPI: pass ``unique_id`` (see :func:`unique_id`), ``rank`` and ``size``; ``device`` is then ``rank`` unless
+    given. Such a communicator cannot set rules where it has several ranks, since nothing compares them.
     """
+    fields = (config or Config()).given()
+    if unique_id is not None or rank is not None or size is not None:
+        if mpi_comm is not None:
+            raise ValueError("pass either an MPI communicator or unique_id, rank and size, not both")
+        if unique_id is None or rank is None or size is None:
+            raise ValueError("unique_id, rank and size go together; one of them is missing")
+        if not 0 <= rank < size:
+            raise ValueError(f"rank {rank}: allowed is 0 to {size - 1}")
+        _choose_device(device, rank)
+        return Communicator(_native.CommHandle.create(size, unique_id, rank, fields))
     if mpi_comm is None:
         from mpi4py import MPI
 
         mpi_comm = MPI.COMM_WORLD
-    rank, size = mpi_comm.Get_rank(), mpi_comm.Get_size()
+    _agree_on_facts(mpi_comm, device)
+    identity = _share_unique_id(mpi_comm)
+    handle = _native.CommHandle.create(mpi_comm.Get_size(), identity, mpi_comm.Get_rank(), fields)
+    return Communicator(handle, mpi_comm)
+
+
+def _agree_on_facts(mpi_comm: "MPI.Comm", device: int | None) -> None:
+    """Choose this rank's device; raise the first rank's failure, and differences, on every rank alike."""
     local_rank = _local_rank(mpi_comm)
     failure: Exception | None = None
-    facts: tuple[str, int, int] | None = None
+    facts: _Facts | None = None
     try:
         facts = (socket.gethostname(), _choose_device(device, local_rank), library().version)
     except Exception as error:
         failure = error
-    answers = mpi_comm.allgather((failure, facts))
-    _raise_first(answers, rank)
-    _compare([facts for _, facts in answers if facts is not None])
+    answers: list[tuple[Exception | None, _Facts | None]] = mpi_comm.allgather((failure, facts))
+    for failed, (reason, _) in enumerate(answers):
+        if reason is not None:
+            reason.add_note(f"on rank {failed}")
+            raise reason
+    _compare([theirs for _, theirs in answers if theirs is not None])
+
+
+def _compare(facts: list[_Facts]) -> None:
+    seen: dict[tuple[str, int], int] = {}
+    for rank, (host, device, version) in enumerate(facts):
+        if version != facts[0][2]:
+            raise ValueError(f"rank {rank} has NCCL {version}, rank 0 {facts[0][2]}; all ranks need the same")
+        if (host, device) in seen:
+            raise ValueError(f"ranks {seen[host, device]} and {rank} both chose device {device} of {host}")
+        seen[host, device] = rank
+
+
+def _share_unique_id(mpi_comm: "MPI.Comm") -> bytes:
     identity: bytes | Exception = b""
-    if rank == 0:
+    if mpi_comm.Get_rank() == 0:
         try:
             identity = _native.unique_id()
         except _native.NcclError as error:
@@ -44,7 +96,7 @@ def init(mpi_comm: "MPI.Comm | None" = None, device: int | None = None, config: 
     identity = mpi_comm.bcast(identity)
     if isinstance(identity, Exception):
         raise identity
-    return Communicator(_native.CommHandle.create(size, identity, rank, (config or Config()).given()), mpi_comm)
+    return identity
 
 
 def _local_rank(mpi_comm: "MPI.Comm") -> int:
@@ -67,21 +119,3 @@ def _choose_device(device: int | None, local_rank: int) -> int:
         raise ValueError(f"device {device}: this host has {count} devices, numbered from 0")
     _native.set_device(chosen)
     return chosen
-
-
-def _raise_first(answers: list[tuple[Exception | None, tuple[str, int, int] | None]], rank: int) -> None:
-    """Raise the first rank's failure everywhere; every rank gets the same error, so that one line can stand for all."""
-    for failed, (failure, _) in enumerate(answers):
-        if failure is not None:
-            failure.add_note(f"on rank {failed}")
-            raise failure
-
-
-def _compare(facts: list[tuple[str, int, int]]) -> None:
-    seen: dict[tuple[str, int], int] = {}
-    for rank, (host, device, version) in enumerate(facts):
-        if version != facts[0][2]:
-            raise ValueError(f"rank {rank} has NCCL {version}, rank 0 {facts[0][2]}; all ranks need the same")
-        if (host, device) in seen:
-            raise ValueError(f"ranks {seen[host, device]} and {rank} both chose device {device} of {host}")
-        seen[host, device] = rank

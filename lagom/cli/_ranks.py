@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MPI ranks of a command: the same arguments on all, and one line for a failure that all of them have."""
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ._failures import INTERNAL, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+# One of these is set in a process that an MPI launcher has started.
+_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK")
+_FAILURE_WAIT_S = 5.0
+
+
+def started_by_launcher() -> bool:
+    """Whether an MPI launcher started this process; initialising MPI in any other starts daemons of its own."""
+    return any(name in os.environ for name in _LAUNCHERS)
+
+
+class Ranks:
+    """This process among the ranks that run the same command."""
+
+    def __init__(self, comm: "MPI.Intracomm | None") -> None:
+        self._comm = comm
+        self.rank = comm.Get_rank() if comm is not None else 0
+        self.size = comm.Get_size() if comm is not None else 1
+        # Failures are reported beside whatever the command itself is in the middle of.
+        self._reports = comm.Dup() if comm is not None and self.size > 1 else None
+
+    @classmethod
+    def alone(cls) -> "Ranks":
+        """A command that knows nothing of ranks."""
+        return cls(None)
+
+    @classmethod
+    def collective(cls) -> "Ranks":
+        """All ranks of MPI.COMM_WORLD where an MPI launcher started this process, else this process alone."""
+        if not started_by_launcher():
+            return cls(None)
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            raise SystemExit(_print(f"lagom: MPI cannot be used: {error}", INTERNAL)) from error
+        return cls(MPI.COMM_WORLD)
+
+    def require_same_arguments(self, words: list[str]) -> None:
+        """CommandError on every rank if one has other arguments."""
+        if self._reports is None:
+            return
+        everybody = self._reports.allgather(words)
+        for rank, theirs in enumerate(everybody):
+            if theirs != everybody[0]:
+                raise CommandError(
+                    f"lagom: ranks have different arguments: rank 0 '{' '.join(everybody[0])}', "
+                    f"rank {rank} '{' '.join(theirs)}'",
+                    USAGE,
+                )
+
+    def report(self, line: str, code: int) -> int:
+        """Print a failure and return its exit code.
+
+        Where all ranks fail, rank 0 prints one line for each distinct failure. Where some do not fail within a few
+        seconds, they may be waiting for this one for ever: it prints its own line and ends the whole MPI job.
+        """
+        if self._reports is None:
+            return _print(line, code)
+        answers = self._gather((line, code))
+        if answers is None:
+            _print(f"{line} (rank {self.rank}; the other ranks are stopped)", code)
+            self._reports.Abort(code)
+        elif self.rank == 0:
+            told: dict[str, list[int]] = {}
+            for rank, (text, _) in enumerate(answers):
+                told.setdefault(text, []).append(rank)
+            for text, where in told.items():
+                _print(text if len(told) == 1 else f"{text} (rank {', '.join(map(str, where))})", code)
+        return answers[0][1] if answers else code
+
+    def _gather(self, mine: tuple[str, int]) -> list[tuple[str, int]] | None:
+        """What every rank says, or None if some say nothing in time."""
+        assert self._reports is not None
+        arrived = self._reports.Ibarrier()
+        deadline = time.monotonic() + _FAILURE_WAIT_S
+        while not arrived.Test():
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.02)
+        gathered: list[Any] = self._reports.allgather(mine)
+        return gathered
+
+
+def _print(line: str, code: int) -> int:
+    print(line, file=sys.stderr, flush=True)
+    return code

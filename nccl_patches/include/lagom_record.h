@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device side of the counters. Included by device/common.h once ncclShmem and globaltimer() are known. */
+#ifndef LAGOM_RECORD_H_
+#define LAGOM_RECORD_H_
+
+__device__ __forceinline__ uint32_t lagomSmId() {
+  uint32_t id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
+
+__device__ __forceinline__ bool lagomCounts() { return ncclShmem.args.lagomLaunch != 0; }
+
+/* Times what the CTA's first thread spends waiting for peers, and notes the largest element count that a primitive was
+ * given. start() and stop() enclose a wait loop together with the barrier that spreads its outcome. The clock is read
+ * before the first poll, not after it failed: on a modelled clock a poll that succeeds may still have waited. */
+struct lagomWaitWatch {
+  uint64_t since = 0;
+  __device__ __forceinline__ void start(int nelem = 0) {
+    if (lagomCounts() && threadIdx.x == 0) {
+      if (nelem > (int)ncclShmem.lagom.maxCount) ncclShmem.lagom.maxCount = nelem;
+      since = globaltimer();
+    }
+  }
+  __device__ __forceinline__ void stop() {
+    if (lagomCounts() && threadIdx.x == 0) ncclShmem.lagom.waitNs += globaltimer() - since;
+  }
+};
+
+/* All threads of the block, before any of them enters the collective. */
+__device__ __forceinline__ void lagomWorkStart() {
+  if (!lagomCounts()) return;
+  if (threadIdx.x == 0) {
+    ncclShmem.lagom.waitNs = 0;
+    ncclShmem.lagom.threads = 0;
+    ncclShmem.lagom.maxCount = 0;
+    ncclShmem.lagom.startNs = globaltimer();
+  }
+  __syncthreads();
+}
+
+/* Every thread that enters the collective. */
+__device__ __forceinline__ void lagomThreadEnters() {
+  if (lagomCounts()) atomicAdd(&ncclShmem.lagom.threads, 1u);
+}
+
+/* All threads of the block, after the collective. `work` is what the device decoded its part from. */
+template<ncclFunc_t Fn, int Algo, int Proto>
+__device__ __forceinline__ void lagomWorkStop(struct ncclDevWorkColl* work, int elementBytes) {
+  if (!lagomCounts()) return;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint64_t stopNs = globaltimer();
+    struct lagomCounterRings* rings = ncclShmem.comm.lagomRings;
+    int channel = ncclShmem.channelId;
+    uint64_t n = rings->next[channel];
+    volatile struct lagomEntry* e = rings->entries + (size_t)channel*rings->depth + n%rings->depth;
+    e->sequence = 0;
+    __threadfence_system();
+    e->launch = ncclShmem.args.lagomLaunch;
+    e->ordinal = ncclShmem.lagom.ordinal;
+    e->smId = lagomSmId();
+    e->threads = ncclShmem.lagom.threads;
+    e->algorithm = Algo;
+    e->protocol = Proto;
+    e->collective = Fn;
+    e->elementBytes = elementBytes;
+    size_t partCount = 0;
+    uint32_t grains = 0;
+    if (Algo == NCCL_ALGO_RING || Algo == NCCL_ALGO_TREE || Algo == NCCL_ALGO_PAT) {
+      bool lo = channel == (int)work->channelLo, hi = channel == (int)work->channelHi;
+      partCount = lo ? work->cbd.countLo : hi ? work->cbd.countHi : work->cbd.countMid;
+      if (partCount != 0) grains = lo ? work->cbd.chunkGrainsLo : hi ? work->cbd.chunkGrainsHi : work->cbd.chunkGrainsMid;
+    }
+    e->partBytes = partCount*elementBytes;
+    e->chunkBytes = grains*ncclProtoGrainSize(Proto);
+    e->maxCount = ncclShmem.lagom.maxCount;
+    e->startNs = ncclShmem.lagom.startNs;
+    e->stopNs = stopNs;
+    e->waitNs = ncclShmem.lagom.waitNs;
+    e->sequenceEnd = n + 1;
+    __threadfence_system();
+    e->sequence = n + 1;
+    rings->next[channel] = n + 1;
+    ncclShmem.lagom.ordinal += 1;
+  }
+}
+
+#endif

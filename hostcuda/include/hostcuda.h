@@ -106,7 +106,8 @@ typedef struct {
   char name[96]; /* cut short where longer */
 } hostcudaOpTime_t;
 
-/* `*mark` is the sequence number that the next operation of `stream` gets. */
+/* `*mark` is the sequence number that the next operation of `stream` gets. Operations are recorded from the first mark of
+ * a stream on. */
 HOSTCUDA_API cudaError_t hostcudaStreamMark(cudaStream_t stream, uint64_t* mark);
 
 /* Waits for `stream`, then writes up to `capacity` operations with sequence >= mark to `times`, oldest first; `*count`

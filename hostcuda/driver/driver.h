@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver API answers by calling the runtime's own machinery; a context is simply its device.
+#pragma once
+
+#include <cuda.h>
+
+#include "runtime/device.h"
+#include "runtime/error.h"
+
+namespace hostcuda::driver {
+
+inline CUcontext context_of(rt::Device* device) { return reinterpret_cast<CUcontext>(device); }
+
+// The device behind a context handle, or nullptr.
+inline rt::Device* device_of(CUcontext context) {
+  for (int i = 0; rt::device(i) != nullptr; ++i) {
+    if (context_of(rt::device(i)) == context) return rt::device(i);
+  }
+  return nullptr;
+}
+
+inline CUresult no_device() { return rt::machine() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_DEVICE; }
+
+}  // namespace hostcuda::driver

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Driver functions by name and version, for those who ask cuGetProcAddress or the runtime instead of linking.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "driver/driver.h"
+
+using namespace hostcuda;
+
+extern "C" CUresult cuCtxCreate_v2(CUcontext*, unsigned, CUdevice);
+extern "C" CUresult cuCtxCreate_v3(CUcontext*, CUexecAffinityParam*, int, unsigned, CUdevice);
+extern "C" CUresult cuCtxCreate_v4(CUcontext*, CUctxCreateParams*, unsigned, CUdevice);
+
+namespace {
+
+struct EntryPoint {
+  const char* name;
+  int since;  // CUDA version that brought this signature
+  void* function;
+};
+
+// The headers rename functions to their latest version, so &name is that one.
+#define LATEST(name, since) {#name, since, reinterpret_cast<void*>(&name)}
+const EntryPoint kEntryPoints[] = {
+    {"cuCtxCreate", 3020, reinterpret_cast<void*>(&cuCtxCreate_v2)},
+    {"cuCtxCreate", 11040, reinterpret_cast<void*>(&cuCtxCreate_v3)},
+    {"cuCtxCreate", 12050, reinterpret_cast<void*>(&cuCtxCreate_v4)},
+    {"cuGetErrorName", 6000, reinterpret_cast<void*>(&cuGetErrorName)},
+    {"cuGetProcAddress", 12000, reinterpret_cast<void*>(&cuGetProcAddress)},
+    LATEST(cuCtxDestroy, 4000),
+    LATEST(cuCtxGetCurrent, 4000),
+    LATEST(cuCtxGetDevice, 2000),
+    LATEST(cuCtxSetCurrent, 4000),
+    LATEST(cuCtxSynchronize, 2000),
+    LATEST(cuDeviceCanAccessPeer, 4000),
+    LATEST(cuDeviceGet, 2000),
+    LATEST(cuDeviceGetAttribute, 2000),
+    LATEST(cuDeviceGetByPCIBusId, 4010),
+    LATEST(cuDeviceGetCount, 2000),
+    LATEST(cuDeviceGetName, 2000),
+    LATEST(cuDeviceGetPCIBusId, 4010),
+    LATEST(cuDeviceGetUuid, 11040),
+    LATEST(cuDevicePrimaryCtxGetState, 7000),
+    LATEST(cuDevicePrimaryCtxRelease, 11000),
+    LATEST(cuDevicePrimaryCtxRetain, 7000),
+    LATEST(cuDeviceTotalMem, 3020),
+    LATEST(cuDriverGetVersion, 2020),
+    LATEST(cuEventCreate, 2000),
+    LATEST(cuEventDestroy, 4000),
+    LATEST(cuEventElapsedTime, 2000),
+    LATEST(cuEventQuery, 2000),
+    LATEST(cuEventRecord, 2000),
+    LATEST(cuEventSynchronize, 2000),
+    LATEST(cuGetErrorString, 6000),
+    LATEST(cuInit, 2000),
+    LATEST(cuLaunchHostFunc, 10000),
+    LATEST(cuLaunchKernel, 4000),
+    LATEST(cuLaunchKernelEx, 11060),
+    LATEST(cuMemAddressFree, 10020),
+    LATEST(cuMemAddressReserve, 10020),
+    LATEST(cuMemAlloc, 3020),
+    LATEST(cuMemCreate, 10020),
+    LATEST(cuMemExportToShareableHandle, 10020),
+    LATEST(cuMemFree, 3020),
+    LATEST(cuMemFreeHost, 2000),
+    LATEST(cuMemGetAccess, 10020),
+    LATEST(cuMemGetAddressRange, 3020),
+    LATEST(cuMemGetAllocationGranularity, 10020),
+    LATEST(cuMemGetAllocationPropertiesFromHandle, 10020),
+    LATEST(cuMemGetHandleForAddressRange, 11070),
+    LATEST(cuMemGetInfo, 3020),
+    LATEST(cuMemHostAlloc, 2020),
+    LATEST(cuMemImportFromShareableHandle, 10020),
+    LATEST(cuMemMap, 10020),
+    LATEST(cuMemRelease, 10020),
+    LATEST(cuMemRetainAllocationHandle, 11000),
+    LATEST(cuMemSetAccess, 10020),
+    LATEST(cuMemUnmap, 10020),
+    LATEST(cuMemcpyAsync, 4000),
+    LATEST(cuMemcpyDtoDAsync, 3020),
+    LATEST(cuMemcpyDtoHAsync, 3020),
+    LATEST(cuMemcpyHtoDAsync, 3020),
+    LATEST(cuMemsetD8Async, 3020),
+    LATEST(cuMulticastAddDevice, 12010),
+    LATEST(cuMulticastBindAddr, 12010),
+    LATEST(cuMulticastBindMem, 12010),
+    LATEST(cuMulticastCreate, 12010),
+    LATEST(cuMulticastGetGranularity, 12010),
+    LATEST(cuMulticastUnbind, 12010),
+    LATEST(cuPointerGetAttribute, 4000),
+    LATEST(cuStreamBatchMemOp, 11070),
+    LATEST(cuStreamCreate, 2000),
+    LATEST(cuStreamCreateWithPriority, 5050),
+    LATEST(cuStreamDestroy, 4000),
+    LATEST(cuStreamQuery, 2000),
+    LATEST(cuStreamSynchronize, 2000),
+    LATEST(cuStreamWaitEvent, 3020),
+    LATEST(cuStreamWaitValue32, 11070),
+    LATEST(cuStreamWaitValue64, 11070),
+    LATEST(cuStreamWriteValue32, 11070),
+    LATEST(cuStreamWriteValue64, 11070),
+};
+#undef LATEST
+
+// The newest signature that a program built for `version` may be given.
+void* find(const char* name, int version, CUdriverProcAddressQueryResult* status) {
+  const EntryPoint* best = nullptr;
+  bool known = false;
+  for (const EntryPoint& entry : kEntryPoints) {
+    if (std::strcmp(entry.name, name) != 0) continue;
+    known = true;
+    if (entry.since <= version && (best == nullptr || entry.since > best->since)) best = &entry;
+  }
+  if (status != nullptr) {
+    *status = best != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+              : known         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return best == nullptr ? nullptr : best->function;
+}
+
+}  // namespace
+
+HC_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint64_t,
+                                    CUdriverProcAddressQueryResult* status) {
+  if (name == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *function = find(name, version, status);
+  return *function != nullptr || status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+HC_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                                       unsigned long long, cudaDriverEntryPointQueryResult* status) {
+  if (name == nullptr || function == nullptr) return rt::report(cudaErrorInvalidValue);
+  CUdriverProcAddressQueryResult found;
+  *function = find(name, static_cast<int>(version), &found);
+  if (status != nullptr) *status = static_cast<cudaDriverEntryPointQueryResult>(found);  // the same numbers
+  return cudaSuccess;
+}
+
+HC_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long flags,
+                                              cudaDriverEntryPointQueryResult* status) {
+  return cudaGetDriverEntryPointByVersion(name, function, CUDART_VERSION, flags, status);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/clock_glue.h"
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "runtime/error.h"
+#include "runtime/machine.h"
+#include "runtime/memory.h"
+
+namespace hostcuda::rt {
+namespace {
+
+const char* section_of(LinkClass link) {
+  switch (link) {
+    case kLinkNvlink: return "nvlink";
+    case kLinkPcie: return "pcie";
+    default: return "host";
+  }
+}
+
+std::uint64_t rate_of(const ini::File& file, LinkClass link) {
+  return static_cast<std::uint64_t>(std::llround(file.number(section_of(link), "gbps") * 1e9));
+}
+
+clock::Links links_of(const Machine& m) {
+  clock::Links links;
+  for (const LinkClass link : {kLinkHost, kLinkNvlink, kLinkPcie}) {
+    links.bytes_per_s[link] = rate_of(m.file, link);
+    links.latency_ps[link] =
+        static_cast<std::uint64_t>(std::llround(m.file.number(section_of(link), "latency_us") * 1e6));
+  }
+  return links;
+}
+
+// Launches counted by group, and what this thread said about its next one. A pointer, because libcudart's share of the
+// static TLS block has to stay small.
+thread_local std::unique_ptr<Announced> t_announced;
+thread_local std::unique_ptr<clock::HostThread> t_host;
+
+}  // namespace
+
+clock::Timeline& timeline() {
+  static clock::Timeline* made = [] {
+    const Machine* m = machine();
+    if (m == nullptr) throw ini::Error("no machine to simulate");
+    auto* line = new clock::Timeline;  // never freed: device times may be asked for while the process ends
+    const clock::Gpu gpu = clock::Gpu::read(m->gpu_file);
+    for (std::size_t place = 0; place < m->gpus.size(); ++place) {
+      line->add_device(static_cast<int>(place), gpu, links_of(*m));
+    }
+    return line;
+  }();
+  return *made;
+}
+
+clock::HostThread* host_thread() {
+  if (t_state.helper) return nullptr;
+  if (!t_host) t_host = std::make_unique<clock::HostThread>();
+  return t_host.get();
+}
+
+std::uint64_t link_bytes_per_s(int from_place, int to_place) {
+  const Machine& m = *machine();
+  if (from_place == to_place) return 0;
+  if (from_place == kHostMemory || to_place == kHostMemory) return rate_of(m.file, kLinkHost);
+  return rate_of(m.file, m.link(from_place, to_place));
+}
+
+cudaError_t announce(const hostcudaLaunchInfo_t& info) {
+  static std::mutex lock;
+  static auto* launches = new std::map<std::uint64_t, std::uint16_t>;
+  auto made = std::make_unique<Announced>();
+  made->name = info.name == nullptr ? "" : info.name;
+  made->bytes_in_flight = info.bytes_in_flight;
+  std::lock_guard<std::mutex> guard(lock);
+  std::uint16_t& count = (*launches)[info.group_key];
+  if (++count == 0) ++count;  // 0 means that nothing was announced
+  made->epoch = count;
+  t_announced = std::move(made);
+  return cudaSuccess;
+}
+
+Announced take_announcement() {
+  Announced taken;
+  if (t_announced) taken = std::move(*t_announced);
+  t_announced.reset();
+  return taken;
+}
+
+void OpRecords::add(std::uint64_t sequence, hostcudaOpKind_t kind, const std::string& name, clock::OpRef op) {
+  if (!kept_) return;
+  if (records_.size() == kMost) records_.pop_front();
+  records_.push_back({sequence, kind, name, std::move(op)});
+}
+
+std::vector<hostcudaOpTime_t> OpRecords::since(std::uint64_t mark, clock::HostThread& host) {
+  std::vector<hostcudaOpTime_t> found;
+  for (const Record& record : records_) {
+    if (record.sequence < mark) continue;
+    const clock::OpTimes times = timeline().times(host, record.op);
+    hostcudaOpTime_t one{};
+    one.sequence = record.sequence;
+    one.kind = record.kind;
+    one.ctas = times.ctas;
+    one.start_ns = times.start_ps / 1000;
+    one.end_ns = times.end_ps / 1000;
+    std::snprintf(one.name, sizeof one.name, "%s", record.name.c_str());
+    found.push_back(one);
+  }
+  return found;
+}
+
+}  // namespace hostcuda::rt

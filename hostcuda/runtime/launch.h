@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that hostcuda knows, and their launch; behind both the runtime's and the driver's calls.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+
+#include "hostcuda.h"
+#include "simt/grid.h"
+
+namespace hostcuda::rt {
+
+struct Kernel {
+  std::string name;
+  void (*entry)(const void* args) = nullptr;  // null: known by name only, left out of this build
+  std::size_t args_bytes = 0;
+  unsigned max_threads = 0, registers = 0;
+  std::size_t static_shared_bytes = 0;
+};
+
+// The kernel of an address that programs launch, or nullptr.
+const Kernel* find_kernel(const void* symbol);
+// What to call an address in a message, known or not.
+std::string kernel_name(const void* symbol);
+
+struct LaunchRequest {
+  const void* symbol = nullptr;
+  simt::Dim3 grid, block;
+  std::size_t dynamic_shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+  const void* args = nullptr;  // packed parameters
+  std::size_t args_bytes = 0;
+  void** params = nullptr;     // or one pointer a parameter: used where args is null
+  cudaEvent_t started = nullptr;  // recorded once the grid has started
+};
+
+cudaError_t launch(const LaunchRequest& request);
+
+}  // namespace hostcuda::rt

@@ -129,9 +129,10 @@ class HostBuild:
             if not self.request.stock:
                 patch.apply(patched)
             rewriter = room("hostcuda") / "tools" / "rewrite.py"
-            done = subprocess.run([sys.executable, str(rewriter), str(patched), str(rewritten)])
+            command = [sys.executable, str(rewriter), "--arch", str(self.request.arch), str(patched), str(rewritten)]
+            done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
-                raise BuildError(f"hostcuda's rewriter stopped (status {done.returncode}); its words are printed above")
+                raise BuildError(f"hostcuda cannot rewrite this tree: {done.stderr.strip()}")
             self._export_headers(patched, rewritten)
             trees.mirror(rewritten, self.work / "tree")
         trees.mirror(room("hostcuda"), self.work / "hostcuda")

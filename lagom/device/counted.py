@@ -4,35 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from lagom.device.protocol import CommunicationUse, DeviceError
 from lagom.nccl import Knobs, OpRecord
-from lagom.workload import Workload
+from lagom.workload import Communication, Workload
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    name: str
-    collective: str
-    total_bytes: int
+def records_of_run(
+    workload: Workload, ranks: int, barrier: Communication, records: Sequence[OpRecord]
+) -> list[OpRecord]:
+    """The records of the workload's communications, in order.
 
-
-def uses_of_run(workload: Workload, ranks: int, barrier_bytes: int, records: Sequence[OpRecord]) -> list[OpRecord]:
-    """The records of the workload's communications, in order, without the barrier before them.
-
+    :param barrier: the collective that ran before them.
     :raises DeviceError: where an operation is missing, or one ran that was not called.
     """
-    first = workload.communications[0]
-    wanted = [_Wanted("the collective that starts the group", first.collective, barrier_bytes)]
-    wanted += [_Wanted(f"'{c.name}'", c.collective, c.total_bytes(ranks)) for c in workload.communications]
+    wanted = (barrier, *workload.communications)
     if len(records) != len(wanted):
         raise DeviceError(f"counters have {len(records)} operations, the program called {len(wanted)}")
     for want, record in zip(wanted, records, strict=True):
-        if (record.collective, record.nbytes) != (want.collective, want.total_bytes):
+        if (record.collective, record.nbytes) != (want.collective, want.total_bytes(ranks)):
             raise DeviceError(
-                f"counters have {record.collective} of {record.nbytes} bytes where the program called {want.name}, "
-                f"{want.collective} of {want.total_bytes} bytes"
+                f"counters have {record.collective} of {record.nbytes} bytes where the program called '{want.name}', "
+                f"{want.collective} of {want.total_bytes(ranks)} bytes"
             )
     return list(records[1:])
 

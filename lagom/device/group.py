@@ -9,6 +9,7 @@ import lagom.nccl as nccl
 from lagom.device import patterns
 from lagom.device.protocol import DeviceError, Span
 from lagom.workload import Communication, Computation, Workload
+from lagom.workload.model import ROOTED
 
 #: Before the group, a kernel keeps the device busy while the host enqueues, so that launches do not show in the times.
 #: Its length grows with the group: bytes of memory traffic for each operation, about 90 us on a GPU with 696 GB/s.
@@ -52,15 +53,10 @@ class GroupRunner:
         self._comm_streams = {o.stream for o in workload.communications}
         self._first_comm_stream = workload.communications[0].stream
         self._buffers = [self._allocate(c) for c in workload.communications]
-        self._barrier = self._make_barrier(workload.communications[0])
+        self.barrier = self._make_barrier()
         self._needed = {name for operation in workload.operations for name in operation.after}
         self._marks: dict[str, int] = {}
         self._keep: list[nccl.Event] = []
-
-    @property
-    def barrier_bytes(self) -> int:
-        """Size of the small collective that aligns the ranks before each group."""
-        return self._barrier.total_bytes(self._comm.size)
 
     # -- buffers --
 
@@ -73,17 +69,20 @@ class GroupRunner:
         patterns.fill(send.numpy(), patterns.send_tile(communication, self._comm.rank))
         return _Buffers(send, recv)
 
-    def _make_barrier(self, like: Communication) -> Communication:
-        """The smallest collective of the same kind whose size no communication of the group has.
+    def _make_barrier(self) -> Communication:
+        """A small collective that aligns the ranks before each group, of a size that no communication has.
 
-        The same kind, because a build may hold only the device functions that the workload needs.
+        It is of a kind that the group has as well, because a build may hold only the device functions that the workload
+        needs; one without a root if there is one, because a root does not wait for everybody.
         """
+        communications = self._workload.communications
+        like = next((c for c in communications if c.collective not in ROOTED), communications[0])
         ranks = self._comm.size
         taken = {(c.collective, c.total_bytes(ranks)) for c in self._workload.communications}
         count = ranks
         while True:
             barrier = Communication(
-                "barrier", like.collective, like.dtype, count, like.stream, op=like.op, root=like.root
+                "the collective that starts the group", like.collective, like.dtype, count, op=like.op, root=like.root
             )
             if (barrier.collective, barrier.total_bytes(ranks)) not in taken:
                 self._barrier_buffers = self._allocate(barrier)
@@ -107,7 +106,7 @@ class GroupRunner:
         self._marks = {name: stream.mark() for name, stream in self._streams.items()}
         # One light CTA an SM: enough to use the memory bandwidth.
         first.launch(nccl.Kernel("lead-in", bytes_read=float(lead_in), ctas=1024, threads_per_cta=256))
-        self._call(self._barrier, self._barrier_buffers, first)
+        self._call(self.barrier, self._barrier_buffers, first)
         started = nccl.Event()
         started.record(first)
         self._keep = [started]

@@ -89,7 +89,7 @@ class HostcudaDevice:
         return self._runner[1]
 
     def _counted(self, workload: Workload, runner: GroupRunner, knobs: KnobMap) -> list[CommunicationUse]:
-        records = counted.uses_of_run(workload, self.ranks, runner.barrier_bytes, self._comm.counters.read())
+        records = counted.records_of_run(workload, self.ranks, runner.barrier, self._comm.counters.read())
         counted.check_knobs(workload, knobs, records)
         return [counted.use(record) for record in records]
 

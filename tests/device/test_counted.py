@@ -22,6 +22,7 @@ GROUP = Workload(
         Communication("c", "all_gather", "bfloat16", 4000),
     ),
 )
+BARRIER = Communication("first", "all_gather", "bfloat16", 4)
 ASKED = Knobs("ring", "simple", 2, 544, 1 << 20)
 
 
@@ -58,13 +59,13 @@ def test_impossible_knobs_are_refused_by_name() -> None:
 
 
 def test_records_are_matched_in_order() -> None:
-    assert counted.uses_of_run(GROUP, 4, 8, RUN) == RUN[1:]
+    assert counted.records_of_run(GROUP, 4, BARRIER, RUN) == RUN[1:]
 
 
 @pytest.mark.parametrize("broken", [RUN[:-1], [*RUN, RUN[1]], RUN[::-1], [RUN[0], RUN[2], RUN[1], RUN[3]]])
 def test_missing_or_strange_operations(broken: list[OpRecord]) -> None:
     with pytest.raises(DeviceError, match="counters have"):
-        counted.uses_of_run(GROUP, 4, 8, broken)
+        counted.records_of_run(GROUP, 4, BARRIER, broken)
 
 
 def test_exactly_the_asked_knobs() -> None:

@@ -15,13 +15,9 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__has_include)
-#if __has_include("nccl_build_digest.h")
-#include "nccl_build_digest.h"
-#endif
-#endif
-#ifndef NCCL_BUILD_DIGEST
-#define NCCL_BUILD_DIGEST "unknown"
+/* The build's own doing: a digest of sources, functions and flags. */
+#ifndef LAGOM_BUILD_DIGEST
+#define LAGOM_BUILD_DIGEST "unknown"
 #endif
 
 static constexpr int layout = 1; /* of lagomAgreement; counts up with every change to it */
@@ -48,7 +44,7 @@ struct lagomAgreement {
   uint64_t variableDigests[nCompared];
 };
 
-const char* lagomBuildDigest() { return NCCL_BUILD_DIGEST; }
+const char* lagomBuildDigest() { return LAGOM_BUILD_DIGEST; }
 
 bool lagomEnvFlag(const char* name) {
   const char* value = ncclGetEnv(name);

@@ -89,7 +89,7 @@ void lagomFillRecord(lagomOp const& op, lagomOpPlace const& place, ncclOpRecord*
 }
 
 const char* lagomCsvHeader() {
-  return "op,comm,rank,n_ranks,n_nodes,collective,datatype,red_op,root,count,bytes,plan_id,rule,plan_line,"
+  return "op_index,comm,rank,n_ranks,n_nodes,collective,datatype,red_op,root,count,bytes,plan_id,rule,plan_line,"
          "asked_algorithm,asked_protocol,asked_channels,asked_threads,asked_chunk_bytes,"
          "used_algorithm,used_protocol,used_channels,used_threads,used_chunk_bytes,exact,"
          "start_ns,stop_ns,sm_ns,distinct_sms,wait_ns,move_ns,"

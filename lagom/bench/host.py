@@ -28,12 +28,12 @@ _MEMORY_CHANNELS, _MEMORY_THREADS = 8, 512
 
 def run(mpi_comm: "MPI.Comm") -> int:
     """Measure and print on rank 0; returns the exit code. LibraryError where the library is not the patched one."""
-    library = nccl.library()
-    if not library.hostcuda or not library.patched:
-        raise nccl.LibraryError(
-            f"this benchmark is about the patched NCCL on hostcuda; loaded is {library.path} on {library.cuda_path}"
-        )
     with nccl.init(mpi_comm) as comm:
+        library = nccl.library()
+        if not library.hostcuda or not library.patched:
+            raise nccl.LibraryError(
+                f"this benchmark is about the patched NCCL on hostcuda; loaded is {library.path} on {library.cuda_path}"
+            )
         lines = [f"# {library.describe()}", f"# {comm.size} ranks"]
         lines += _throughput(comm, mpi_comm)
         lines += _memory(comm, mpi_comm)

@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 # Whole numbers up to 2 to this power are all representable.
 _SIGNIFICANT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float8_e4m3fn": 4, "float8_e5m2": 3}
 _MOST_DOUBLINGS = 6  # 2**6 fits every type, int8 included
+_MOST_ROUNDED = 3
 
 
 def is_float(dtype: DType) -> bool:
@@ -108,7 +109,11 @@ class Pattern:
             return ((index.astype(np.int64) + rank) % self.ranks < limit).astype(np.int64)
         if self.op == "sum" and signed:
             return random % (2 * share + 1) - share
-        return random % (share + 1)
+        values = random % (share + 1)
+        if self.tolerance_ulp:
+            # Each value that is not 0 adds a rounding: keep few, whatever the number of ranks.
+            values[(index.astype(np.int64) + rank) % self.ranks >= _MOST_ROUNDED] = 0
+        return values
 
 
 def _mix(index: Array, rank: int) -> Array:

@@ -36,11 +36,10 @@ def run(options: Options, mpi_comm: "MPI.Comm") -> Summary:
         # Found out before the work, and not after it.
         with open(options.output_file, "a", encoding="utf-8"):
             pass
-    library = nccl.library()
-    if options.show_knobs and not library.patched:
-        raise nccl.LibraryError(f"--knobs needs counters, and {library.path} is not the patched NCCL (`lagom build`)")
-    comm = nccl.init(mpi_comm)
-    with comm:
+    with nccl.init(mpi_comm) as comm:
+        library = nccl.library()
+        if options.show_knobs and not library.patched:
+            raise nccl.LibraryError(f"--knobs needs the patched NCCL, and {library.path} is not (`lagom build`)")
         return _Bench(options, mpi_comm, comm).run()
 
 

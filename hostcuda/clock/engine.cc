@@ -17,8 +17,8 @@ constexpr std::uint64_t kFullSpeed = std::uint64_t{1} << kSpeedBits;
 constexpr unsigned kWorkBits = 40;  // work left is a share of all in units of 2^-40
 constexpr std::uint64_t kAllWork = std::uint64_t{1} << kWorkBits;
 
-// Something that moves: CTAs of a kernel that were placed together and sit on equally crowded SMs, a grid that has begun,
-// or a copy.
+// Something that moves: CTAs of a kernel that were placed together and sit on equally crowded SMs, a grid that has
+// begun, or a copy.
 struct Item {
   std::size_t op;
   std::uint32_t ctas = 0, level = 1;  // of a kernel: how many computing CTAs share each of its SMs
@@ -28,7 +28,8 @@ struct Item {
   Wide full_ps = 1;  // for all of its work at full speed
   std::uint64_t memory_demand = 0, flops_demand = 0, buffer_bytes = 0;
   std::uint64_t speed = kFullSpeed;
-  std::uint64_t ends_ps = kNever;
+  std::uint64_t ends_ps = kNever;  // at this speed
+  Wide paced_ps = 0;               // full_ps when that was found
   std::size_t span = SIZE_MAX;  // the span of its op's usage that it may extend
 };
 
@@ -39,6 +40,7 @@ struct OpState {
   std::uint64_t ready_ps = 0;
   std::uint32_t unplaced = 0, running = 0;  // CTAs
   std::uint32_t sms_held = 0;
+  std::vector<std::uint16_t> parts_on;  // by SM: placements that hold it
   std::vector<std::pair<std::size_t, std::uint64_t>> wakes;  // op, time from our end to its earliest start
   std::vector<Hold> holds;                                   // of a grid
 };
@@ -242,6 +244,7 @@ class Run {
     out.times.end_ps = now_;
     out.times.ctas = state.op->kind == OpKind::grid || state.op->kind == OpKind::kernel ? state.op->ctas : 0;
     if (state.wanted) --wanted_left_;
+    state.parts_on = {};
     for (const auto& [woken, add_ps] : state.wakes) {
       OpState& other = states_[woken];
       other.ready_ps = std::max(other.ready_ps, now_ + add_ps);
@@ -307,9 +310,10 @@ class Run {
 
   void let_go(DeviceState& device, std::size_t index, Hold& hold) {
     device.sms.release(hold.room, hold.placement);
-    states_[index].sms_held -= static_cast<std::uint32_t>(hold.placement.size());
+    OpState& state = states_[index];
+    for (const Placed& placed : hold.placement) state.sms_held -= --state.parts_on[placed.sm] == 0;
     hold.to_ps = now_;
-    if (request_.keep_usage && states_[index].wanted && hold.to_ps > hold.from_ps) {
+    if (request_.keep_usage && state.wanted && hold.to_ps > hold.from_ps) {
       out_[index].usage.holds.push_back(std::move(hold));
     }
   }
@@ -346,26 +350,32 @@ class Run {
     OpTimes& times = out_[index].times;
     if (!state.started) times.start_ps = times.begin_ps = now_;
     state.started = true;
-    state.sms_held += static_cast<std::uint32_t>(placement.size());
-    times.sms = std::max(times.sms, state.sms_held);
-    std::uint32_t ctas = 0;
-    for (const Placed& placed : placement) ctas += placed.ctas;
-    state.unplaced -= ctas;
-    if (state.op->kind == OpKind::grid) {
-      state.holds.push_back({now_, kNever, state.op->room, std::move(placement)});
-      return;
+    std::map<std::uint32_t, Placement> by_level;  // of a kernel: crowded SMs are slower
+    for (const Placed& placed : placement) {
+      state.unplaced -= placed.ctas;
+      by_level[state.op->kind == OpKind::kernel ? device.sms.computing_on(placed.sm) : 0].push_back(placed);
     }
-    state.running += ctas;
-    std::map<std::uint32_t, Placement> by_level;
-    for (const Placed& placed : placement) by_level[device.sms.computing_on(placed.sm)].push_back(placed);
     for (auto& [level, part] : by_level) {
+      Hold hold = {now_, kNever, state.op->room, std::move(part)};
+      hold_sms(device, state, hold);
+      times.sms = std::max(times.sms, state.sms_held);
+      if (state.op->kind == OpKind::grid) {
+        state.holds.push_back(std::move(hold));
+        continue;
+      }
       Item item;
       item.op = index;
       item.level = level;
-      for (const Placed& placed : part) item.ctas += placed.ctas;
-      item.hold = {now_, kNever, state.op->room, std::move(part)};
+      for (const Placed& placed : hold.placement) item.ctas += placed.ctas;
+      state.running += item.ctas;
+      item.hold = std::move(hold);
       device.items.push_back(std::move(item));
     }
+  }
+
+  static void hold_sms(const DeviceState& device, OpState& state, const Hold& hold) {
+    state.parts_on.resize(device.device->gpu.sms);
+    for (const Placed& placed : hold.placement) state.sms_held += state.parts_on[placed.sm]++ == 0;
   }
 
   void begin(std::size_t index) {
@@ -413,16 +423,19 @@ class Run {
     const std::uint64_t memory = left_of(gpu.memory_bytes_per_s, device.placed_memory);
     device.next_end_ps = kNever;
     for (Item& item : device.items) {
-      item.speed = kFullSpeed;
+      std::uint64_t speed = kFullSpeed;
       if (item.memory_demand > 0 && memory_demand > memory) {
-        item.speed = static_cast<std::uint64_t>(Wide{memory} * kFullSpeed / memory_demand);
-        if (memory > 0) item.speed = std::max<std::uint64_t>(item.speed, 1);
+        speed = static_cast<std::uint64_t>(Wide{memory} * kFullSpeed / memory_demand);
+        if (memory > 0) speed = std::max<std::uint64_t>(speed, 1);
       }
-      item.ends_ps = kNever;
-      if (item.speed > 0) {
-        const Wide pace = item.speed << (kWorkBits - kSpeedBits);
-        item.ends_ps = now_ + static_cast<std::uint64_t>((item.left * item.full_ps + pace - 1) / pace);
+      // Who goes on as before keeps its end, free of rounding.
+      if (speed != item.speed || item.full_ps != item.paced_ps || item.ends_ps == kNever) {
+        const Wide pace = Wide{speed} << (kWorkBits - kSpeedBits);
+        item.ends_ps = kNever;
+        if (speed > 0) item.ends_ps = now_ + static_cast<std::uint64_t>((item.left * item.full_ps + pace - 1) / pace);
       }
+      item.speed = speed;
+      item.paced_ps = item.full_ps;
       device.next_end_ps = std::min(device.next_end_ps, item.ends_ps);
     }
   }

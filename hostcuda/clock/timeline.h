@@ -136,7 +136,8 @@ class Timeline {
   // query that may find its event done or not is no such wait: what it finds is the CPU's choice.
   void synchronized(HostThread& host, std::span<const OpRef> ops);
 
-  // Times of something that is done; places it, and what this thread has synchronized with, where that has not happened.
+  // Times of something that is done. Places it, and what this thread has synchronized with, where that has not
+  // happened.
   OpTimes times(HostThread& host, const OpRef& op);
   std::uint64_t host_time_ps(HostThread& host);
 

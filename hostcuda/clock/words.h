@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device times that kernels have stored. A word says which launch it belongs to and how long after the launch's start it
-// was taken; once the launch is placed, words in registered ranges become absolute nanoseconds. Internal to clock/.
+// Device times that kernels have stored. A word says which launch it belongs to and how long after the launch's start
+// it was taken; once the launch is placed, words in registered ranges become absolute nanoseconds. Internal to clock/.
 #pragma once
 
 #include <cstdint>

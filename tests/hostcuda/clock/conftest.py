@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the timeline with plain C calls in front of it."""
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hostcuda.clock.modelled import HOSTCUDA, Make, Modelled, load
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def clock_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    cxx = shutil.which("g++")
+    if cxx is None:
+        pytest.skip("no g++")
+    folder = tmp_path_factory.mktemp("clock")
+    ccache = shutil.which("ccache")
+    command = [*([ccache] if ccache else []), cxx, "-std=gnu++20", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    objects = []
+    for source in [*sorted((HOSTCUDA / "clock").glob("*.cc")), HOSTCUDA / "runtime" / "ini.cc", HERE / "clock_abi.cc"]:
+        objects.append(str(folder / f"{source.stem}.o"))
+        subprocess.run([*command, f"-I{HOSTCUDA}", "-c", str(source), "-o", objects[-1]], check=True)
+    library = folder / "libclock_abi.so"
+    subprocess.run([cxx, "-shared", "-o", str(library), *objects], check=True)
+    return load(library)
+
+
+@pytest.fixture(scope="session")
+def make(clock_library: ctypes.CDLL) -> Make:
+    """make(gpu, devices=, hosts=) is a fresh timeline."""
+
+    def made(gpu: str | Path = "a40", devices: int = 1, hosts: int = 1) -> Modelled:
+        return Modelled(clock_library, gpu, devices, hosts)
+
+    return made

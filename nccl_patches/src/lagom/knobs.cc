@@ -192,18 +192,6 @@ bool lagomForcedChunk(struct ncclTaskColl const* task, int* chunkSize) {
   return true;
 }
 
-/* The descriptor has room for a first, a last and one size for all between. Units of 16 bytes; the last part takes what
- * is over. Rounding up where the last part then still gets something, else down: so no part has more than one unit
- * above the average as long as there are enough units, and fewer than nChannels units all go to the last part. */
-void lagomParts(size_t count, size_t elementBytes, int nChannels, size_t* countEach, size_t* countLast) {
-  size_t unit = 16/elementBytes;
-  size_t units = divUp(count, unit);
-  size_t each = divUp(units, (size_t)nChannels);
-  if (each*(nChannels-1) > units) each = units/nChannels;
-  *countEach = nChannels == 1 ? 0 : std::min(each*unit, count);
-  *countLast = count - (nChannels-1)*(*countEach);
-}
-
 ncclResult_t lagomCheckBuilt(int devFuncId, const char* func, const char* redOp, const char* type, const char* algo,
                              const char* proto) {
   if (devFuncId != ncclDevFuncNopId) return ncclSuccess;

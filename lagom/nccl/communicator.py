@@ -65,8 +65,13 @@ class Communicator:
     ) -> None:
         if kind is None:
             self.destroy()
-        else:
+            return
+        try:
             self.abort()
+        except _native.NcclError as failed:
+            # Often a consequence of the same fault; the first one is the one to see.
+            if error is not None:
+                error.add_note(f"aborting the communicator failed too: {failed}")
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)

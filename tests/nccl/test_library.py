@@ -58,13 +58,16 @@ CUDA_CALLS = [
     "EventQuery",
     "EventElapsedTime",
 ]
-NCCL = (
-    'int ncclGetVersion(int* v) { *v = 22907; return 0; } const char* ncclGetErrorString(int e) { return "bad"; }'
-    + ('const char* ncclGetLastError(void* c) { return "because of x"; }')
-)
-CUDA = "int cudaRuntimeGetVersion(int* v) { *v = 13000; return 0; }" + (
-    'const char* cudaGetErrorString(int e) { return "words"; } const char* cudaGetErrorName(int e) { return "name"; }'
-)
+NCCL = """
+int ncclGetVersion(int* v) { *v = 22907; return 0; }
+const char* ncclGetErrorString(int e) { return "bad"; }
+const char* ncclGetLastError(void* c) { return "because of x"; }
+"""
+CUDA = """
+int cudaRuntimeGetVersion(int* v) { *v = 13000; return 0; }
+const char* cudaGetErrorString(int e) { return "words"; }
+const char* cudaGetErrorName(int e) { return "name"; }
+"""
 
 
 def compiled(folder: Path, file: str, code: str) -> Path:

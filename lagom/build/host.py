@@ -142,7 +142,7 @@ class HostBuild:
         """The headers that NCCL's Makefile generates or installs before it compiles anything."""
         source = tree / "src"
         version = dict(
-            re.findall(r"^NCCL_(\w+)\s*:=\s*(\S*)", (patched / "makefiles/version.mk").read_text(), re.MULTILINE)
+            re.findall(r"^NCCL_(\w+)[ \t]*:=[ \t]*(\S*)", (patched / "makefiles/version.mk").read_text(), re.MULTILINE)
         )
         numbers = [int(version[part]) for part in ("MAJOR", "MINOR", "PATCH")]
         text = (source / "nccl.h.in").read_text()

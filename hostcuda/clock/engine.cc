@@ -83,10 +83,12 @@ class Run {
       const Device& device = devices.at(number);
       devices_.emplace(number, DeviceState(device));
       for (std::size_t i = 0; i < device.placed.spans.size(); ++i) {
+        if (device.placed.spans[i].placed_at >= request.view) continue;
         push(device.placed.spans[i].from_ps, EventKind::span_begins, i, number);
         push(device.placed.spans[i].to_ps, EventKind::span_ends, i, number);
       }
       for (std::size_t i = 0; i < device.placed.holds.size(); ++i) {
+        if (device.placed.holds[i].placed_at >= request.view) continue;
         push(device.placed.holds[i].from_ps, EventKind::hold_begins, i, number);
         push(device.placed.holds[i].to_ps, EventKind::hold_ends, i, number);
       }
@@ -125,6 +127,7 @@ class Run {
   void enter_ops() {
     const std::size_t count = request_.ops.size();
     states_.resize(count);
+    const auto among = [&](const Op& op) { return op.run_index < count && request_.ops[op.run_index] == &op; };
     for (std::size_t i = 0; i < count; ++i) request_.ops[i]->run_index = i;
     for (std::size_t i = 0; i < count; ++i) {
       Op* op = request_.ops[i];
@@ -135,11 +138,12 @@ class Run {
       wanted_left_ += state.wanted;
       state.ready_ps = 0;
       const auto depend = [&](const OpRef& on, std::uint64_t add_ps) {
-        if (on->placed) {
-          state.ready_ps = std::max(state.ready_ps, on->times.end_ps + add_ps);
-        } else {
+        if (among(*on)) {
           states_[on->run_index].wakes.emplace_back(i, add_ps);
           ++state.waits_for;
+        } else {
+          const std::uint64_t end_ps = on->placed_in(request_.view) ? on->times.end_ps : on->found_ps;
+          state.ready_ps = std::max(state.ready_ps, end_ps + add_ps);
         }
       };
       for (const OpRef& on : op->after) depend(on, op->gap_ps);
@@ -241,6 +245,7 @@ class Run {
   void on_end(std::size_t index) {
     OpState& state = states_[index];
     RunOutcome& out = out_[index];
+    out.ended = true;
     out.times.end_ps = now_;
     out.times.ctas = state.op->kind == OpKind::grid || state.op->kind == OpKind::kernel ? state.op->ctas : 0;
     if (state.wanted) --wanted_left_;
@@ -266,7 +271,7 @@ class Run {
 
   void note(Item& item, std::uint64_t from) {
     const Span span{from, now_, scaled(item.memory_demand, item.speed, kFullSpeed),
-                    scaled(item.flops_demand, item.speed, kFullSpeed), item.buffer_bytes};
+                    scaled(item.flops_demand, item.speed, kFullSpeed), item.buffer_bytes, kNotPlaced};
     std::vector<Span>& spans = out_[item.op].usage.spans;
     if (item.span < spans.size()) {
       Span& last = spans[item.span];
@@ -356,7 +361,7 @@ class Run {
       by_level[state.op->kind == OpKind::kernel ? device.sms.computing_on(placed.sm) : 0].push_back(placed);
     }
     for (auto& [level, part] : by_level) {
-      Hold hold = {now_, kNever, state.op->room, std::move(part)};
+      Hold hold = {now_, kNever, state.op->room, std::move(part), kNotPlaced};
       hold_sms(device, state, hold);
       times.sms = std::max(times.sms, state.sms_held);
       if (state.op->kind == OpKind::grid) {
@@ -493,7 +498,7 @@ class Run {
     }
     if (any) return;
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      const bool missed = request_.arriving == nullptr ? states_[i].wanted && out_[i].times.end_ps == 0
+      const bool missed = request_.arriving == nullptr ? states_[i].wanted && !out_[i].ended
                                                        : states_[i].op == request_.arriving;
       if (missed) throw Error(states_[i].op->name + ": can never run: what it waits for never ends");
     }

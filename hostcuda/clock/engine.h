@@ -18,16 +18,18 @@ struct Device {
 };
 
 struct RunRequest {
-  std::vector<Op*> ops;     // not placed; what they wait for is placed or among them
+  std::vector<Op*> ops;     // not placed in the view; what they wait for is placed, found or among them
   std::vector<bool> open;   // by op: a grid whose end is not to be known. It takes its SMs and never begins; where
                             // nothing else can go on, open grids give their SMs back.
   std::vector<bool> wanted; // by op: the run ends once all of these have ended
+  std::uint64_t view = kLatestView;
   Op* arriving = nullptr;   // instead of wanted: the run ends once all CTAs of this open grid have SMs
   bool keep_usage = false;  // of the wanted
 };
 
 struct RunOutcome {
-  OpTimes times;         // of an op that was wanted; of `arriving`, begin_ps is when its last CTA found its SM
+  bool ended = false;
+  OpTimes times;         // of one that has ended; of `arriving`, begin_ps is when its last CTA found its SM
   Usage usage;           // of an op that was wanted, with keep_usage
   Placement placement;   // of `arriving`
 };

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "clock/cut.h"
 #include "clock/engine.h"
 #include "clock/words.h"
 #include "simt/grid.h"
@@ -32,12 +33,17 @@ std::uint32_t next_launch_id() {
   return next.fetch_add(1, std::memory_order_relaxed) % kLaunchIds;
 }
 
-// The pending operations that a question is about. `seen` are those that take part: what the asked-for operations wait
+// The operations that a question is about. `seen` are those that take part: what the asked-for operations wait
 // for, and whatever the host threads behind any of them had enqueued before. `needed` among them are those that the
 // asked-for operations wait for, so that their grids have run.
 struct Walk {
   std::vector<Op*> seen;  // in program order
   std::vector<bool> needed;
+
+  void forget_first(std::size_t count) {
+    seen.erase(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(count));
+    needed.erase(needed.begin(), needed.begin() + static_cast<std::ptrdiff_t>(count));
+  }
 };
 
 }  // namespace
@@ -45,7 +51,8 @@ struct Walk {
 struct Timeline::State {
   std::mutex mutex;
   std::map<int, Device> devices;
-  std::vector<OpRef> pending;  // not placed, in the order of their enqueue
+  std::vector<OpRef> open;  // in the order of their enqueue: not placed, or not placed in a view still to come
+  std::uint64_t placements = 0;
   std::uint64_t walks = 0;
   std::uint64_t host_threads = 0;
   bool logging = false;
@@ -63,24 +70,25 @@ struct Timeline::State {
   }
 
   // Asked by `last`, an operation, about itself.
-  Walk walk(const OpRef& last) {
+  Walk walk(const OpRef& last, std::uint64_t view) {
     last->walk_needed = ++walks;
-    const auto at = std::find(pending.rbegin(), pending.rend(), last);
-    return walk_back(at, {last->host_number});
+    const auto at = std::find(open.rbegin(), open.rend(), last);
+    return walk_back(at, {last->host_number}, view);
   }
 
   // Asked now by a host thread about `op` and all that it has synchronized with.
   Walk walk(const OpRef& op, const HostThread& host) {
     op->walk_needed = ++walks;
     if (host.since_) host.since_->walk_needed = walks;
-    return walk_back(pending.rbegin(), {host.number_});
+    return walk_back(open.rbegin(), {host.number_}, kLatestView);
   }
 
-  // Dependencies point backwards in `pending`, so one pass towards its front finds them all.
-  Walk walk_back(std::vector<OpRef>::reverse_iterator at, std::set<std::uint64_t> hosts) {
+  // Dependencies point backwards in `open`, so one pass towards its front finds them all.
+  Walk walk_back(std::vector<OpRef>::reverse_iterator at, std::set<std::uint64_t> hosts, std::uint64_t view) {
     Walk found;
-    for (; at != pending.rend(); ++at) {
+    for (; at != open.rend(); ++at) {
       Op* op = at->get();
+      if (op->placed_in(view)) continue;
       const bool needed = op->walk_needed == walks;
       if (!needed && op->walk_seen != walks && hosts.count(op->host_number) == 0) continue;
       hosts.insert(op->host_number);
@@ -121,17 +129,15 @@ struct Timeline::State {
     if (needed == 0) return;
     require_run(walk, nullptr);
     RunRequest request = request_for(walk);
-    request.keep_usage = logging || needed < pending.size();
+    request.keep_usage = logging || needed < open.size();
     std::vector<RunOutcome> outcomes = run(devices, request);
 
     std::vector<PlacedLaunch> launches;
     for (std::size_t i = 0; i < walk.seen.size(); ++i) {
       if (!walk.needed[i]) continue;
       Op* op = walk.seen[i];
-      op->placed = true;
+      op->placed_at = placements;
       op->times = outcomes[i].times;
-      op->after.clear();
-      op->host_since.reset();
       if (op->kind == OpKind::grid) {
         launches.push_back({op->launch_id, op->times.begin_ps, op->times.end_ps, op->duration_ps});
       }
@@ -139,32 +145,51 @@ struct Timeline::State {
       if (logging) append(log[op->device], outcomes[i].usage);
       if (request.keep_usage) append(devices.at(op->device).placed, outcomes[i].usage);
     }
+    ++placements;
     correct_device_times(launches);
-    pending.erase(std::remove_if(pending.begin(), pending.end(), [](const OpRef& op) { return op->placed; }),
-                  pending.end());
-    forget_usage();
+    forget();
   }
 
-  static void append(Usage& to, const Usage& from) {
-    to.spans.insert(to.spans.end(), from.spans.begin(), from.spans.end());
-    to.holds.insert(to.holds.end(), from.holds.begin(), from.holds.end());
-  }
-
-  // What placed operations held before any pending one can start is of no interest any more.
-  void forget_usage() {
-    std::uint64_t earliest = UINT64_MAX;
-    for (const OpRef& op : pending) {
-      std::uint64_t start = op->host_ahead_ps;
-      if (op->host_since) {
-        start += op->host_since->placed ? op->host_since->times.end_ps : op->host_since->times.start_ps;
-      }
-      op->times.start_ps = start;  // a lower bound, until it is placed
-      earliest = std::min(earliest, start);
+  void append(Usage& to, const Usage& from) const {
+    for (Span span : from.spans) {
+      span.placed_at = placements;
+      to.spans.push_back(span);
     }
+    for (Hold hold : from.holds) {
+      hold.placed_at = placements;
+      to.holds.push_back(std::move(hold));
+    }
+  }
+
+  // Lets go of operations that no view to come will see as not placed, and of what placed ones held before any of those
+  // that are left can start.
+  void forget() {
+    std::uint64_t oldest_view = kLatestView;
+    for (const OpRef& op : open) {
+      if (op->kind == OpKind::grid && !op->has_arrival) oldest_view = std::min(oldest_view, op->view);
+    }
+    std::uint64_t earliest = UINT64_MAX;
+    for (const OpRef& op : open) {
+      if (op->placed_in(oldest_view)) {
+        op->after.clear();
+        op->host_since.reset();
+      } else {
+        earliest = std::min(earliest, op->earliest_ps);
+      }
+    }
+    std::erase_if(open, [&](const OpRef& op) { return op->placed_in(oldest_view); });
     for (auto& [number, device] : devices) {
       std::erase_if(device.placed.spans, [&](const Span& span) { return span.to_ps <= earliest; });
       std::erase_if(device.placed.holds, [&](const Hold& hold) { return hold.to_ps <= earliest; });
     }
+  }
+
+  void enter(const OpRef& op) {
+    const Op* since = op->host_since.get();
+    op->earliest_ps = op->host_ahead_ps;
+    if (since != nullptr) op->earliest_ps += since->placed_in(kLatestView) ? since->times.end_ps : since->earliest_ps;
+    op->view = placements;
+    open.push_back(op);
   }
 
   void fill(Op& op, const Gpu& gpu, const GridWork& work) {
@@ -238,7 +263,7 @@ Timeline::Timeline() : state_(std::make_unique<State>()) {}
 
 Timeline::~Timeline() {
   // One by one: a chain of a million operations would otherwise be freed by as many nested calls.
-  for (const OpRef& op : state_->pending) {
+  for (const OpRef& op : state_->open) {
     op->after.clear();
     op->host_since.reset();
   }
@@ -274,22 +299,31 @@ OpRef Timeline::enqueue(HostThread& host, Stream& stream, const Work& work, std:
   host.ahead_ps_ += call_ps;
   stream.last = op;
   ++stream.enqueued;
-  state_->pending.push_back(op);
+  state_->enter(op);
   return op;
 }
 
 LaunchClock Timeline::start_grid(const OpRef& grid) {
   const std::lock_guard lock(state_->mutex);
-  if (grid->kind != OpKind::grid || grid->has_run || grid->placed) {
-    throw Error(grid->name + ": only a grid that has not run can start");
+  if (grid->kind != OpKind::grid || grid->has_arrival) {
+    throw Error(grid->name + ": only a grid starts, and once");
   }
-  const Walk walk = state_->walk(grid);  // of what its host thread enqueued, only what came before it
+  Walk walk = state_->walk(grid, grid->view);  // of what its host thread enqueued, only what came before it
   State::require_run(walk, grid.get());
+  walk.forget_first(already_found(walk.seen));
   RunRequest request = state_->request_for(walk);
+  request.view = grid->view;
   request.open.back() = true;
   request.arriving = grid.get();
-  const RunOutcome outcome = std::move(run(state_->devices, request).back());
+  const std::vector<RunOutcome> outcomes = run(state_->devices, request);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].ended) continue;
+    request.ops[i]->found_view = grid->view;
+    request.ops[i]->found_ps = outcomes[i].times.end_ps;
+  }
+  const RunOutcome& outcome = outcomes.back();
   grid->arrival_ps = outcome.times.begin_ps;
+  grid->has_arrival = true;
 
   const Device& device = state_->devices.at(grid->device);
   const Gpu& gpu = device.gpu;
@@ -318,7 +352,9 @@ LaunchClock Timeline::start_grid(const OpRef& grid) {
 
 void Timeline::executed(const OpRef& grid, const simt::GridResult& result) {
   const std::lock_guard lock(state_->mutex);
-  if (grid->kind != OpKind::grid || grid->has_run) throw Error(grid->name + ": only a grid runs, and once");
+  if (grid->kind != OpKind::grid || !grid->has_arrival || grid->has_run) {
+    throw Error(grid->name + ": only a grid that has started ends, and once");
+  }
   grid->duration_ps = result.duration_ps;
   grid->bytes = result.bytes_loaded + result.bytes_stored;
   grid->peers_arrival_ps = std::max(result.peers_arrival_ps, grid->arrival_ps);
@@ -338,8 +374,8 @@ void Timeline::synchronized(HostThread& host, std::span<const OpRef> ops) {
     wait->after.push_back(op);
     if (op->device >= 0) wait->gap_ps = std::max(wait->gap_ps, state_->device(op->device).gpu.host_return_ps);
   }
-  state_->pending.push_back(wait);
-  const Walk walk = state_->walk(wait);
+  state_->enter(wait);
+  const Walk walk = state_->walk(wait, kLatestView);
   bool waited_for_grid = false, open_grid = false;
   for (std::size_t i = 0; i < walk.seen.size(); ++i) {
     if (walk.seen[i]->kind == OpKind::grid) (walk.needed[i] ? waited_for_grid : open_grid) = true;
@@ -353,7 +389,7 @@ void Timeline::synchronized(HostThread& host, std::span<const OpRef> ops) {
 
 OpTimes Timeline::times(HostThread& host, const OpRef& op) {
   const std::lock_guard lock(state_->mutex);
-  if (!op->placed) {
+  if (!op->placed_in(kLatestView)) {
     state_->number_of(host);
     state_->place(state_->walk(op, host));
   }
@@ -363,7 +399,7 @@ OpTimes Timeline::times(HostThread& host, const OpRef& op) {
 std::uint64_t Timeline::host_time_ps(HostThread& host) {
   const std::lock_guard lock(state_->mutex);
   if (!host.since_) return host.ahead_ps_;
-  if (!host.since_->placed) state_->place(state_->walk(host.since_));
+  if (!host.since_->placed_in(kLatestView)) state_->place(state_->walk(host.since_, kLatestView));
   return host.since_->times.end_ps + host.ahead_ps_;
 }
 

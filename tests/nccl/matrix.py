@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
 def cases(chosen: argparse.Namespace) -> Iterator[Case]:
     for collective in chosen.collective:
-        ops: tuple[str | None, ...] = OPS if COLLECTIVES[collective].reduces else (None,)
+        ops: tuple[str | None, ...] = tuple(chosen.op) if COLLECTIVES[collective].reduces else (None,)
         for algorithm, protocol in itertools.product(ALGORITHMS.get(collective, ("ring",)), chosen.protocol):
             path = Path(collective, algorithm, protocol)
             yield from (Case(path, *rest) for rest in itertools.product(chosen.dtype, ops, SIZES, (False, True)))
@@ -169,6 +169,7 @@ def main() -> int:
     parser.add_argument("--collective", nargs="+", choices=list(COLLECTIVES), default=list(COLLECTIVES))
     parser.add_argument("--protocol", nargs="+", choices=PROTOCOLS, default=PROTOCOLS)
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
+    parser.add_argument("--op", nargs="+", choices=OPS, default=OPS)
     parser.add_argument("--sample", type=int, help="that many cases, drawn at random (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()

@@ -19,7 +19,7 @@ struct Past {
 
 }  // namespace
 
-std::size_t already_found(const std::vector<Op*>& ops) {
+Cut cut(const std::vector<Op*>& ops) {
   const std::uint64_t view = ops.back()->view;
   for (std::size_t i = 0; i < ops.size(); ++i) ops[i]->run_index = i;
   const auto index_of = [&](const OpRef& on) {
@@ -57,7 +57,8 @@ std::size_t already_found(const std::vector<Op*>& ops) {
 
   const auto unknown = std::find_if(ops.begin(), ops.end(), [&](const Op* op) { return op->found_view != view; });
   const auto known = static_cast<std::size_t>(unknown - ops.begin());
-  // The latest join that all heavy operations after it wait for, with everything up to it found.
+  // The latest join that all heavy operations after it wait for, and the latest such with everything up to it found.
+  Cut cut;
   std::size_t least = SIZE_MAX;
   std::size_t end = ops.size();
   for (std::size_t join = join_at.size() - 1; join > 0; --join) {
@@ -65,9 +66,13 @@ std::size_t already_found(const std::vector<Op*>& ops) {
       if (heavy(*ops[i])) least = std::min(least, pasts[i].joins);
     }
     end = join_at[join] + 1;
-    if (least >= join && end <= known) return end;
+    if (least < join || join_at[join] + 1 == ops.size()) continue;
+    if (cut.settled == 0) cut.settled = end;
+    if (end > known) continue;
+    cut.found = end;
+    break;
   }
-  return 0;
+  return cut;
 }
 
 }  // namespace hostcuda::clock

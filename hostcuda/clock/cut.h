@@ -11,8 +11,11 @@
 
 namespace hostcuda::clock {
 
-// How many of `ops` (in program order, the last one asks) need not run again: their ends found in the same view are
-// what a run of all would find.
-std::size_t already_found(const std::vector<Op*>& ops);
+// Of operations in program order, the last of which asks.
+struct Cut {
+  std::size_t found = 0;    // so many first ones need not run again: their ends found in the same view hold
+  std::size_t settled = 0;  // the ends of so many first ones do not depend on those after them
+};
+Cut cut(const std::vector<Op*>& ops);
 
 }  // namespace hostcuda::clock

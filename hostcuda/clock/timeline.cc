@@ -310,13 +310,14 @@ LaunchClock Timeline::start_grid(const OpRef& grid) {
   }
   Walk walk = state_->walk(grid, grid->view);  // of what its host thread enqueued, only what came before it
   State::require_run(walk, grid.get());
-  walk.forget_first(already_found(walk.seen));
+  const Cut cut = hostcuda::clock::cut(walk.seen);
+  walk.forget_first(cut.found);
   RunRequest request = state_->request_for(walk);
   request.view = grid->view;
   request.open.back() = true;
   request.arriving = grid.get();
   const std::vector<RunOutcome> outcomes = run(state_->devices, request);
-  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+  for (std::size_t i = 0; i + cut.found < cut.settled; ++i) {
     if (!outcomes[i].ended) continue;
     request.ops[i]->found_view = grid->view;
     request.ops[i]->found_ps = outcomes[i].times.end_ps;

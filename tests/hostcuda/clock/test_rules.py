@@ -251,7 +251,7 @@ class Player:
 @PROPERTY
 @given(program=steps)
 def test_times_do_not_depend_on_when_grids_run_on_the_cpu(make: Make, program: list[Step]) -> None:
-    """However the CPU schedules the grids, arrivals and times are the same, also where they are asked for in between."""
+    """However the CPU schedules the grids, arrivals and times are the same, also those asked for in between."""
     outcomes = set()
     for seed in range(6):
         clock = make()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import lagom.nccl as nccl
@@ -24,11 +25,13 @@ class LocalRun:
     """One execution on this rank. Times in nanoseconds on the device's clock.
 
     :param x_ns: of each communication, in order. :param y_ns: computations added up. :param z_ns: makespan.
+    :param exposed_ns: time for which computation stood still because of communication.
     """
 
     x_ns: tuple[int, ...]
     y_ns: int
     z_ns: int
+    exposed_ns: int
     spans: tuple[Span, ...]
 
 
@@ -165,25 +168,17 @@ class GroupRunner:
         if len(lead_in_and_barrier) != 2:
             raise DeviceError("the device has no times for the collective that starts the group")
         origin_ns = lead_in_and_barrier[1].end_ns
-        spans, x_ns, y_ns, end_ns = [], [], 0, origin_ns
+        ran: dict[str, tuple[int, int]] = {}
         for operation in self._workload.operations:
             if not times[operation.stream]:
                 raise DeviceError(f"the device has no time for '{operation.name}'")
             time = times[operation.stream].pop(0)
-            computes = isinstance(operation, Computation)
-            if (time.kind == "described") != computes:
+            if (time.kind == "described") != isinstance(operation, Computation):
                 raise DeviceError(f"'{operation.name}' ran as '{time.name}', a {time.kind}")
-            if computes:
-                y_ns += time.end_ns - time.start_ns
-            else:
-                x_ns.append(time.end_ns - time.start_ns)
-            end_ns = max(end_ns, time.end_ns)
-            start_us, end_us = (time.start_ns - origin_ns) / 1e3, (time.end_ns - origin_ns) / 1e3
-            kind = "compute" if computes else "communicate"
-            spans.append(Span(operation.name, kind, operation.stream, start_us, end_us))
+            ran[operation.name] = (time.start_ns - origin_ns, time.end_ns - origin_ns)
         if left := [time.name for rest in times.values() for time in rest]:
             raise DeviceError(f"the device ran more than was enqueued: {', '.join(left)}")
-        return LocalRun(tuple(x_ns), y_ns, end_ns - origin_ns, tuple(spans))
+        return summary(self._workload, ran)
 
     # -- the data --
 
@@ -218,6 +213,38 @@ class GroupRunner:
         offset = rank * shard if communication.collective == "reduce_scatter" else 0
         tolerance = AVERAGE_TOLERANCE.get(communication.dtype, 0.0) if communication.op == "avg" else 0.0
         return patterns.first_difference(found, patterns.reduced_tile(communication, ranks), offset, tolerance)
+
+
+def summary(workload: Workload, ran: Mapping[str, tuple[int, int]]) -> LocalRun:
+    """What follows from the operations' times.
+
+    Computation stands still where it waits, beyond the end of what its stream did before, for a communication that it
+    comes after; and from the end of the last computation to that of the last communication.
+
+    :param ran: start and end of each operation in nanoseconds from the start of the group.
+    """
+    communications = {c.name for c in workload.communications}
+    free_ns: dict[str, int] = {}
+    exposed_ns = 0
+    for computation in workload.computations:
+        start_ns, end_ns = ran[computation.name]
+        waited_for = [ran[name][1] for name in computation.after if name in communications]
+        idle_from_ns = free_ns.get(computation.stream, 0)
+        exposed_ns += max(0, min(start_ns, max(waited_for, default=0)) - idle_from_ns)
+        free_ns[computation.stream] = end_ns
+    last_ns = max(ran[c.name][1] for c in workload.communications)
+    exposed_ns += max(0, last_ns - max(free_ns.values(), default=0))
+    spans = tuple(
+        Span(o.name, "communicate" if o.name in communications else "compute", o.stream, start / 1e3, end / 1e3)
+        for o, (start, end) in ((o, ran[o.name]) for o in workload.operations)
+    )
+    return LocalRun(
+        x_ns=tuple(ran[c.name][1] - ran[c.name][0] for c in workload.communications),
+        y_ns=sum(ran[c.name][1] - ran[c.name][0] for c in workload.computations),
+        z_ns=max(end for _, end in ran.values()),
+        exposed_ns=exposed_ns,
+        spans=spans,
+    )
 
 
 def _kernel(computation: Computation) -> nccl.Kernel:

@@ -162,6 +162,7 @@ def join(by_rank: Sequence[tuple[LocalRun, Sequence[CommunicationUse]]]) -> Meas
         x_us=tuple(max(times) / 1e3 for times in zip(*(run.x_ns for run in runs), strict=True)),
         y_us=max(run.y_ns for run in runs) / 1e3,
         z_us=runs[last].z_ns / 1e3,
+        exposed_us=max(run.exposed_ns for run in runs) / 1e3,
         use=counted.most_over_ranks([uses for _, uses in by_rank]),
         spans=runs[last].spans,
     )

@@ -49,17 +49,20 @@ class Measurement:
     :param x_us: time of each communication, in order of the workload's communications.
     :param y_us: total compute time: the durations of all computations of a rank added up.
     :param z_us: makespan, from the start of the group to the end of its last operation.
+    :param exposed_us: time for which computation stood still because of communication.
     :param spans: timeline of the rank that ended last.
     """
 
     x_us: tuple[float, ...]
     y_us: float
     z_us: float
+    exposed_us: float
     use: tuple[CommunicationUse, ...]
     spans: tuple[Span, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, value in (("makespan", self.z_us), ("compute time", self.y_us), *(("time", x) for x in self.x_us)):
+        times = {"makespan": self.z_us, "compute time": self.y_us, "exposed time": self.exposed_us}
+        for what, value in (*times.items(), *(("communication time", x) for x in self.x_us)):
             if not math.isfinite(value) or value < 0:
                 raise DeviceError(f"measured a {what} of {value} us")
         if len(self.x_us) != len(self.use):
@@ -71,9 +74,9 @@ class Measurement:
         return math.fsum(self.x_us)
 
     @property
-    def exposed_us(self) -> float:
-        """Part of the makespan that no computation covers."""
-        return max(0.0, self.z_us - self.y_us)
+    def sm_us(self) -> float:
+        """SM-microseconds that all communications held."""
+        return math.fsum(use.sm_us for use in self.use)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def run_from_json(text: str) -> LocalRun:
     """The reverse of :func:`run_to_json`."""
     fields = json.loads(text)
     spans = tuple(Span(**span) for span in fields["spans"])
-    return LocalRun(tuple(fields["x_ns"]), fields["y_ns"], fields["z_ns"], spans)
+    return LocalRun(tuple(fields["x_ns"]), fields["y_ns"], fields["z_ns"], fields["exposed_ns"], spans)
 
 
 def main(arguments: list[str] | None = None) -> int:

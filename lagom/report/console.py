@@ -12,7 +12,10 @@ COLUMNS = 120
 
 
 def wide_console(file: TextIO) -> Console:
-    """A console that neither breaks lines, which would break paths, nor colours numbers by guesswork."""
-    console = Console(file=file, highlight=False, soft_wrap=True)
+    """A console of plain text that breaks no lines, which would break paths.
+
+    mpirun gives its ranks a terminal even where their output goes to a file, so styles would end up there.
+    """
+    console = Console(file=file, color_system=None, highlight=False, soft_wrap=True)
     console.width = max(console.width, COLUMNS)
     return console

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from lagom.device import CommunicationUse, Measurement
 from lagom.report.units import size
+from lagom.strategies.result import EQUAL_SHARE
 from lagom.tuning import Session
 
 
@@ -30,6 +31,10 @@ def _knob_changes(name: str, before: CommunicationUse, after: CommunicationUse) 
     return changes
 
 
+def _share(before: float, after: float) -> str:
+    return f"{abs(after / before - 1):.0%} {'less' if after < before else 'more'}"
+
+
 def _effect(what: str, before: float, after: float) -> str | None:
     if round(before, 3) == round(after, 3):
         return None
@@ -48,7 +53,7 @@ def explain(session: Session) -> str:
     effects = [
         _effect("computation", before.y_us, after.y_us),
         _effect("communication", before.communication_us, after.communication_us),
-        _effect("its exposed part", before.exposed_us, after.exposed_us),
+        _effect("exposed communication", before.exposed_us, after.exposed_us),
     ]
     told = [effect for effect in effects if effect is not None]
     first = " and ".join(changes) if changes else "The knobs differ in nothing that the counters show"
@@ -63,5 +68,9 @@ def _sentence(effects: list[str]) -> str:
 
 
 def _verdict(before: Measurement, after: Measurement) -> str:
+    if abs(before.z_us - after.z_us) <= EQUAL_SHARE * before.z_us:
+        return (
+            f"the makespan stays the same within {EQUAL_SHARE:.1%}, with {_share(before.sm_us, after.sm_us)} SM time."
+        )
     ratio = before.z_us / after.z_us
     return f"the group ends {before.z_us - after.z_us:,.1f} us earlier, {ratio:.3f}x as fast."

@@ -12,6 +12,9 @@ from lagom.device import Device, KnobMap, Measurement, Outcome, Refused
 from lagom.nccl import Knobs
 from lagom.workload import Workload
 
+#: Makespans closer than this share count as equal.
+EQUAL_SHARE = 0.001
+
 
 class BudgetSpent(Exception):  # noqa: N818 - the ordinary end of a search, not an error
     """The next measurement would go over the budget."""
@@ -75,7 +78,7 @@ class Result:
 
     @property
     def improved(self) -> bool:
-        """Whether a setting better than the default was found."""
+        """Whether a setting was found that is shorter than the default, or as short with less SM time."""
         return self.best != 0
 
 
@@ -139,9 +142,15 @@ class Ledger:
         return trial.outcome
 
     def best(self) -> int:
-        """Index of the shortest makespan; of equal ones the earliest, so that the default wins a tie."""
-        candidates = [i for i, trial in enumerate(self.trials) if isinstance(trial.outcome, Measurement)]
-        return min(candidates, key=lambda i: (measured(self.trials[i]).z_us, i))
+        """Index of the shortest makespan.
+
+        Of makespans within :data:`EQUAL_SHARE` of it, the one that holds SMs for the shortest time, but none that is
+        longer than the default's; of equal ones the earliest, so that the default wins a tie.
+        """
+        runs = {i: t.outcome for i, t in enumerate(self.trials) if isinstance(t.outcome, Measurement)}
+        limit_us = min((1 + EQUAL_SHARE) * min(m.z_us for m in runs.values()), measured(self.trials[0]).z_us)
+        good = [i for i, m in runs.items() if m.z_us <= limit_us]
+        return min(good, key=lambda i: (runs[i].sm_us, runs[i].z_us, i))
 
     def result(self, strategy: str, ending: str) -> Result:
         """Close the account; the best measured setting wins, never one slower than the default."""

@@ -66,7 +66,8 @@ def run_preloaded(mpi_comm: MPI.Intracomm, program: Program) -> LocalRun:
         stale.unlink(missing_ok=True)
     mpi_comm.barrier()  # before rank 0's new id appears, the old one is gone for everybody
     command = [sys.executable, "-m", "lagom", "run", "--plan", str(program.plan)]
-    command += ["--counters", str(counters_path(program.folder, rank)), "--"]
+    # The library itself puts its rank in.
+    command += ["--counters", str(program.folder / "counters-rank%r.csv"), "--"]
     command += [sys.executable, "-m", "lagom.device.replay", program.workload]
     command += ["--rank", str(rank), "--ranks", str(size), "--device", str(program.device)]
     command += ["--id-file", str(identity), "--result", str(result)]
@@ -171,7 +172,9 @@ def check_plan(path: Path, workload: Workload, ranks: int, plan: Mapping[int, Kn
         if planned is not None and row["exact"] != "1":
             raise DeviceError(f"the preloaded run of '{communication.name}' was not exactly the plan ({path})")
         uses.append(
-            CommunicationUse(used, int(row["sms"]), int(row["sm_ns"]) / 1e3, int(row["wait_ns"]) / int(row["sm_ns"]))
+            CommunicationUse(
+                used, int(row["distinct_sms"]), int(row["sm_ns"]) / 1e3, int(row["wait_ns"]) / int(row["sm_ns"])
+            )
         )
     return uses
 

@@ -107,8 +107,8 @@ def tune(
     why_kept = ""
     if not search.improved:
         why_kept = "no better setting found"
-    elif tuned.z_us >= search.default.z_us:
-        why_kept = f"the plan's makespan was {tuned.z_us:.3f} us when run again, no better than the default's"
+    elif tuned.z_us > search.default.z_us:
+        why_kept = f"the plan's makespan was {tuned.z_us:.3f} us when run again, longer than the default's"
         together(
             mpi_comm, lambda: write_plan(path, _plan(workload, mpi_comm.Get_size(), search, {}, machine, library)), on=0
         )

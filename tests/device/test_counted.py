@@ -102,10 +102,11 @@ def test_joining_ranks_takes_maxima_and_the_last_ranks_timeline() -> None:
     use = CommunicationUse(ASKED, 2, 4.0, 0.25)
     joined = join(
         [
-            (LocalRun((10, 20), 7, 30, ()), [use, use]),
-            (LocalRun((11, 19), 6, 31, ()), [replace(use, sm_us=5.0), replace(use, sms=3)]),
+            (LocalRun((10, 20), 7, 30, 3, ()), [use, use]),
+            (LocalRun((11, 19), 6, 31, 5, ()), [replace(use, sm_us=5.0), replace(use, sms=3)]),
         ]
     )
+    assert joined.exposed_us == 0.005
     assert (joined.x_us, joined.y_us, joined.z_us) == ((0.011, 0.020), 0.007, 0.031)
     assert joined.use[0].sm_us == 5.0 and joined.use[1].sms == 3
 
@@ -119,6 +120,7 @@ def test_ranks_that_ran_different_knobs() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), -1.0, float("inf")])
 def test_nonsense_is_no_measurement(bad: float) -> None:
     use = (CommunicationUse(ASKED, 2, 4.0, 0.0),)
-    for fields in ({"x_us": (bad,)}, {"y_us": bad}, {"z_us": bad}):
+    for fields in ({"x_us": (bad,)}, {"y_us": bad}, {"z_us": bad}, {"exposed_us": bad}):
+        good = {"x_us": (1.0,), "y_us": 1.0, "z_us": 1.0, "exposed_us": 0.0, "use": use}
         with pytest.raises(DeviceError, match="measured a"):
-            Measurement(**{"x_us": (1.0,), "y_us": 1.0, "z_us": 1.0, "use": use, **fields})  # type: ignore[arg-type]
+            Measurement(**{**good, **fields})  # type: ignore[arg-type]

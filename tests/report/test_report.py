@@ -28,7 +28,7 @@ def run(knobs: Knobs, x_us: float, y_us: float) -> Measurement:
         Span("q<proj>", "compute", "compute", 1.0, y_us + 1),
     )
     use = CommunicationUse(knobs, knobs.channels or 0, x_us * (knobs.channels or 0), 0.1)
-    return Measurement((x_us,), y_us, max(x_us, y_us + 1), (use,), spans)
+    return Measurement((x_us,), y_us, max(x_us, y_us + 1), 0.0, (use,), spans)
 
 
 def session(kept: bool = False) -> Session:

@@ -59,4 +59,4 @@ class FakeDevice:
             CommunicationUse(k, sms=k.channels or 0, sm_us=(k.channels or 0) * x, wait_share=0.0)
             for k, x in zip(chosen, x_us, strict=True)
         )
-        return Measurement(tuple(x_us), y_us, max(y_us, sum(x_us)), use)
+        return Measurement(tuple(x_us), y_us, max(y_us, sum(x_us)), max(0.0, sum(x_us) - y_us), use)

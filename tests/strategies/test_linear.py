@@ -51,9 +51,8 @@ def test_finds_a_shorter_makespan_where_there_is_one() -> None:
     result = linear(PHI2, fake.FakeDevice(), Budget(15))
     assert result.improved
     assert result.best_measurement.z_us < result.default.z_us
-    assert result.best_measurement.z_us == min(
-        t.outcome.z_us for t in result.trials if isinstance(t.outcome, Measurement)
-    )
+    shortest = min(t.outcome.z_us for t in result.trials if isinstance(t.outcome, Measurement))
+    assert result.best_measurement.z_us <= 1.001 * shortest
 
 
 @pytest.mark.parametrize("compute_us", [2000.0, 5000.0, 6000.0, 9000.0, 40000.0])
@@ -94,7 +93,8 @@ def test_ends_exposed_and_compares_the_ends() -> None:
 
 def test_never_worse_where_the_default_is_best() -> None:
     best = fake.FakeDevice(default=Knobs("ring", "simple", 5, 544, 700_000), sm_cost=0.0, traffic_cost=0.0)
-    best.link_gbps = 1.0  # any setting reaches it, so that nothing can be gained
+    best.link_gbps = 4.0  # one small channel does not reach it
+    best.default = replace(best.default, channels=1, chunk_bytes=256 << 10)
     result = linear(PHI2, best, Budget(15))
     assert not result.improved and result.best == 0
 

@@ -16,7 +16,7 @@ WORKLOAD = preset("phi2-fsdp-a40")
 PLANNED = Knobs("ring", "simple", 2, 544, 1 << 20)
 HEADER = (
     "rank,collective,bytes,asked_algorithm,asked_protocol,asked_channels,asked_threads,asked_chunk_bytes,"
-    "used_algorithm,used_protocol,used_channels,used_threads,used_chunk_bytes,exact,sms,sm_ns,wait_ns"
+    "used_algorithm,used_protocol,used_channels,used_threads,used_chunk_bytes,exact,distinct_sms,sm_ns,wait_ns"
 )
 BARRIER = "0,allgather,8,-1,-1,-1,-1,-1,ring,ll,1,96,16,1,1,10,5"
 GATHER = "0,allgather,157342720,ring,simple,2,544,1048576,ring,simple,2,544,1048576,1,2,8000,2000"

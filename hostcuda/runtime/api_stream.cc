@@ -108,7 +108,9 @@ HC_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 HC_EXPORT cudaError_t cudaStreamQuery(cudaStream_t handle) {
   HC_STREAM(stream, handle);
-  return report(poll(stream->device, stream->last));
+  // Programs spin on this one until the stream is done; what finds it done is a synchronization.
+  const cudaError_t state = poll(stream->device, stream->last);
+  return report(state == cudaSuccess ? wait_for(lock, stream->device, {stream->last}) : state);
 }
 
 HC_EXPORT cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {

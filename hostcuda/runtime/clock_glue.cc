@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/machine.h"
@@ -72,12 +73,13 @@ std::uint64_t link_bytes_per_s(int from_place, int to_place) {
 
 cudaError_t announce(const hostcudaLaunchInfo_t& info) {
   static std::mutex lock;
-  static auto* launches = new std::map<std::uint64_t, std::uint16_t>;
+  // By device as well: two ranks of a group may live in one process.
+  static auto* launches = new std::map<std::pair<int, std::uint64_t>, std::uint16_t>;
   auto made = std::make_unique<Announced>();
   made->name = info.name == nullptr ? "" : info.name;
   made->bytes_in_flight = info.bytes_in_flight;
   std::lock_guard<std::mutex> guard(lock);
-  std::uint16_t& count = (*launches)[info.group_key];
+  std::uint16_t& count = (*launches)[{t_state.device, info.group_key}];
   if (++count == 0) ++count;  // 0 means that nothing was announced
   made->epoch = count;
   t_announced = std::move(made);

@@ -101,6 +101,7 @@ cudaError_t launch(const LaunchRequest& request) {
   cost.threads_per_cta = request.block.x * request.block.y * request.block.z;
   cost.registers_per_thread = kernel->registers;
   cost.shared_bytes_per_cta = kernel->static_shared_bytes + request.dynamic_shared_bytes;
+  cost.collective = announced.epoch != 0;
   cost.epoch = announced.epoch;
   cost.bytes_in_flight = announced.bytes_in_flight;
   op->cost = cost;

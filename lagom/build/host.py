@@ -29,6 +29,8 @@ HOST_SOURCES = (
 )  # fmt: skip
 NOT_IN_LIBRARY = {"ras/client.cc"}  # a program of its own
 DOCA = "transport/net_ib/gdaki/doca-gpunetio"
+# A link in the work folder, so that commands, and what a compiler cache makes of them, do not depend on where it leads.
+CUDA_INCLUDE = ("-isystem", "cuda-include", "-isystem", "cuda-include/cccl")
 HOSTCUDA_ROOMS = ("runtime", "driver", "nvml", "simt", "clock")
 STAGED_TOPS = ("src", "makefiles")
 
@@ -119,6 +121,7 @@ class HostBuild:
     # Staging: pristine -> patched -> rewritten, each written into the work folder only where it differs.
 
     def _stage(self) -> None:
+        cache.point(self.work / "cuda-include", self.headers.folder)
         stamp = self.work / "staged"
         wanted = self.base_key
         if stamp.is_file() and stamp.read_text() == wanted:
@@ -225,12 +228,12 @@ class HostBuild:
             added = (name.removeprefix("src/") for name in patch.added_files())
             names |= {name for name in added if name.endswith((".cc", ".c")) and not name.startswith("include/")}
         base = [
-            "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-w",
+            "-O2", "-fPIC", "-fvisibility=hidden", "-w",
             f"-DCUDA_MAJOR={self.headers.major}", f"-DCUDA_MINOR={self.headers.minor}",
             "-DPROFAPI", "-DDOCA_VERBS_USE_CUDA_WRAPPER", "-DDOCA_VERBS_USE_NET_WRAPPER", "-DNCCL_GIN_PROXY_ENABLE=1",
             "-DNCCL_OS_LINUX", "-Itree/src", "-Itree/include", "-Itree/src/include", "-Itree/src/include/plugin",
             f"-Itree/src/{DOCA}/include", f"-Itree/src/{DOCA}/src", "-Ihostcuda/include",
-            *self.headers.flags, *self.flags["host"], *shlex.split(os.environ.get("CXXFLAGS", "")),
+            *CUDA_INCLUDE, *self.flags["host"],
         ]  # fmt: skip
         objects = []
         own = f"host-{self.functions_key}"  # objects that differ with the choice of functions
@@ -250,7 +253,7 @@ class HostBuild:
             "-fPIC", "-fvisibility=hidden", f"-DCUDA_MAJOR={self.headers.major}", f"-DCUDA_MINOR={self.headers.minor}",
             "-DDOCA_VERBS_USE_CUDA_WRAPPER", "-DDOCA_VERBS_USE_NET_WRAPPER", "-DNCCL_OS_LINUX",
             "-Itree/src/device", "-Itree/src", "-Itree/include", "-Itree/src/include", "-Itree/src/include/plugin",
-            "-Ihostcuda", "-Ihostcuda/include", *self.headers.flags,
+            "-Ihostcuda", "-Ihostcuda/include", *CUDA_INCLUDE,
         ]  # fmt: skip
         folder = f"device-{self.functions_key}"
         units = sorted((self.work / generated / "device").glob("*.cu"))
@@ -264,8 +267,8 @@ class HostBuild:
     def _hostcuda(self, ninja: ninjafile.NinjaFile) -> str:
         """hostcuda is one library; returns its path."""
         flags = [
-            "-std=gnu++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
-            "-Ihostcuda", "-Ihostcuda/include", *self.headers.flags, *self.flags["hostcuda"],
+            "-std=gnu++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
+            "-Ihostcuda", "-Ihostcuda/include", *CUDA_INCLUDE, *self.flags["hostcuda"],
         ]  # fmt: skip
         sources = [
             name
@@ -296,7 +299,8 @@ class HostBuild:
         ]  # fmt: skip
 
     def _compile(self, ninja: ninjafile.NinjaFile, output: str, source: str, flags: Sequence[str]) -> str:
-        return ninja.edge(f"objects/{output}", "compile", [source], flags=" ".join(map(shlex.quote, flags)))
+        more = shlex.split(os.environ.get("CXXFLAGS", ""))
+        return ninja.edge(f"objects/{output}", "compile", [source], flags=shlex.join([*flags, *more]))
 
     # Publishing.
 

@@ -61,11 +61,6 @@ class Headers:
     def minor(self) -> int:
         return self.version % 1000 // 10
 
-    @property
-    def flags(self) -> list[str]:
-        """-isystem, since warnings of the toolkit are nobody's business here."""
-        return ["-isystem", str(self.folder), "-isystem", str(self.folder / "cccl")]
-
     def digest(self) -> str:
         """Identifies the headers by the files whose text changes with every release."""
         total = hashlib.sha256()

@@ -22,12 +22,15 @@ from dataclasses import dataclass, field, replace
 
 from lagom.device import CommunicationUse, Device, Measurement, Refused
 from lagom.nccl import Knobs
-from lagom.strategies.result import Budget, BudgetSpent, Ledger, Observer, Result, StrategyError, measured
+from lagom.strategies.result import EQUAL_SHARE, Budget, BudgetSpent, Ledger, Observer, Result, StrategyError, measured
 from lagom.strategies.space import CHANNELS, chunk_ladder
 from lagom.workload import Workload
 
 #: A step must shorten its communication by this share to count as a gain.
 MIN_GAIN = 0.005
+
+#: SM time saved at an equal makespan, for which the search walks on.
+MIN_SM_GAIN = 0.05
 
 AXES = ("channels", "chunk")
 
@@ -142,9 +145,8 @@ class _Search:
             pass
 
     def step_from_best(self) -> bool:
-        """Try the neighbours of the best setting until another setting is the best."""
-        index = self.ledger.best()
-        best = self.ledger.trials[index]
+        """Try the neighbours of the best setting until one of them is worth a walk on."""
+        best = self.ledger.trials[self.ledger.best()]
         if not best.knobs:
             return False
         now = measured(best)
@@ -159,7 +161,7 @@ class _Search:
                     continue
                 note = f"near the best, for {self.names(allocation)}"
                 self.ledger.run(self.knob_map(allocation, level), note)
-                if self.ledger.best() != index:
+                if worth_it(now, measured(self.ledger.trials[self.ledger.best()])):
                     return True
         return False
 
@@ -168,6 +170,11 @@ class _Search:
         if knobs.chunk_bytes is not None:
             level["chunk"] = allocation.ladders["chunk"].index(knobs.chunk_bytes)
         return level
+
+
+def worth_it(before: Measurement, after: Measurement) -> bool:
+    """Whether a best setting is so much better than the one before that its neighbours may be better still."""
+    return after.z_us < (1 - EQUAL_SHARE) * before.z_us or after.sm_us < (1 - MIN_SM_GAIN) * before.sm_us
 
 
 def linear(workload: Workload, device: Device, budget: Budget, observe: Observer | None = None) -> Result:

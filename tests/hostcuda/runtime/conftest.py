@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds hostcuda's libraries by themselves, and the small programs of this folder against them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from lagom.build.tools import cuda_headers
+
+HERE = Path(__file__).parent
+HOSTCUDA = HERE.parents[2] / "hostcuda"
+ROOMS = ("runtime", "driver", "nvml", "clock", "simt")
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def compiler() -> list[str]:
+    cxx = shutil.which("g++")
+    if cxx is None:
+        pytest.skip("no g++")
+    ccache = shutil.which("ccache")
+    return [ccache, cxx] if ccache else [cxx]
+
+
+def flags() -> list[str]:
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    return ["-O1", "-g1", "-fPIC", *warnings, f"-I{HOSTCUDA}", f"-I{HOSTCUDA}/include", *cuda_headers().flags]
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with libcudart.so.13, libcuda.so.1 and libnvidia-ml.so.1, and the data they look for beside them."""
+    folder = tmp_path_factory.mktemp("hostcuda")
+    sources = [file for room in ROOMS for pattern in ("*.cc", "*.S") for file in (HOSTCUDA / room).glob(pattern)]
+
+    def compile_one(source: Path) -> str:
+        target = folder / f"{source.parent.name}-{source.name}.o"
+        standard = ["-std=gnu++20"] if source.suffix == ".cc" else []
+        command = [*compiler(), *standard, *flags(), "-fvisibility=hidden", "-c", str(source), "-o", str(target)]
+        subprocess.run(command, check=True)
+        return str(target)
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compile_one, sorted(sources)))
+    runtime = folder / "libcudart.so.13"
+    script = f"-Wl,--version-script={HOSTCUDA}/libcudart.map"
+    link = ["g++", "-shared", f"-Wl,-soname,{runtime.name}", "-Wl,-z,defs", script, "-o", str(runtime)]
+    subprocess.run([*link, *objects, "-lpthread", "-ldl"], check=True)
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        link = ["g++", "-shared", f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", str(runtime)]
+        subprocess.run([*link, "-o", str(folder / name)], check=True)
+    (folder / "share").mkdir()
+    (folder / "share" / "hostcuda").symlink_to(HOSTCUDA)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def program(libraries: Path) -> Callable[[str], Path]:
+    """The program built from programs/NAME.cc; a compile error fails the test with the compiler's words."""
+
+    def built(name: str) -> Path:
+        target = libraries / name
+        if not target.exists():
+            source = HERE / "programs" / f"{name}.cc"
+            needs = [str(libraries / "libcudart.so.13"), f"-Wl,-rpath,{libraries}", "-lpthread", "-ldl"]
+            command = [*compiler(), "-std=gnu++20", *flags(), "-c", str(source), "-o", f"{target}.o"]
+            subprocess.run(command, check=True)
+            subprocess.run(["g++", f"{target}.o", "-o", str(target), *needs], check=True)
+        return target
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def run(program: Callable[[str], Path]) -> Run:
+    """run("streams", "wait_event"): one case of a program, which must end well unless check=False."""
+
+    def run_case(
+        name: str, *arguments: str, env: Mapping[str, str] = NOTHING, check: bool = True, timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        dropped = ("HOSTCUDA_", "NCCL_", "CUDA_VISIBLE_DEVICES")
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
+        done = subprocess.run(
+            [str(program(name)), *arguments],
+            env={**inherited, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+        if check:
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    return run_case

@@ -15,6 +15,9 @@ USAGE_ERROR = 6
 class Parser(argparse.ArgumentParser):
     """argparse with one clear line and the project's exit code for usage errors."""
 
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog=prog, allow_abbrev=False)
+
     def error(self, message: str) -> "None":  # type: ignore[override]
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
@@ -38,7 +41,11 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, default=0, metavar="N", help="compile steps at a time (default: one a core)"
     )
     parser.add_argument(
-        "--target", default="all", help="all, or for development: host-objects, device-objects, hostcuda-libraries"
+        "--target",
+        nargs="+",
+        default=["all"],
+        metavar="NAME",
+        help="all (default), or for development host-objects, device-objects, hostcuda-libraries or a file of the work",
     )
 
 
@@ -53,7 +60,7 @@ def build(args: argparse.Namespace) -> int:
         stock=args.stock,
         jobs=args.jobs,
     )
-    print(host.HostBuild(request).run([args.target]))
+    print(host.HostBuild(request).run(args.target))
     return 0
 
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host build as a process: identity, interruption, two at once, and finding what is already there."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lagom.build import cache, fetch, functions, host, rooms
+from lagom.build.errors import BuildError
+
+ONE = ("AllGather RING SIMPLE",)
+
+
+@pytest.fixture
+def source() -> Path:
+    """Pristine NCCL from the cache that the tests share."""
+    return fetch.pristine()
+
+
+@pytest.fixture
+def own_cache(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAGOM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def command(source: Path, *targets: str) -> list[str]:
+    """`lagom build` of some targets, one step at a time."""
+    options = ["--source", str(source), "--functions", ONE[0], "--jobs", "1"]
+    return [sys.executable, "-m", "lagom.build", "build", *options, "--target", *targets]
+
+
+def objects(own_cache: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in (own_cache / "build").rglob("*.o")}
+
+
+def test_interrupted_and_continued(own_cache: Path, source: Path) -> None:
+    with subprocess.Popen(
+        command(source, "host-objects"), start_new_session=True, stdout=subprocess.DEVNULL
+    ) as process:
+        deadline = time.monotonic() + 240
+        while len(objects(own_cache)) < 3 and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+    made = objects(own_cache)
+    assert len(made) >= 3
+    assert not list((own_cache / "lib").glob("*/build.json"))
+
+    # The last one may be half written; what was finished before it must not be compiled again.
+    by_age = sorted(made, key=lambda path: made[path])
+    work = own_cache / "build" / "host-800"
+    targets = [path.relative_to(work).as_posix() for path in by_age]
+    done = subprocess.run(command(source, *targets), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert work == Path(done.stdout.splitlines()[-1])
+    after = objects(own_cache)
+    assert [after[path] for path in by_age[:-2]] == [made[path] for path in by_age[:-2]]
+    assert not list(work.glob("stage-*"))
+
+
+def test_a_second_build_waits(own_cache: Path, source: Path) -> None:
+    work = own_cache / "build" / "host-800"
+    with (
+        cache.lock(work),
+        subprocess.Popen(command(source, "objects/door.o"), stderr=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stderr
+        assert process.stderr.readline() == f"waiting for another process that works in {work}\n"
+        assert process.poll() is None
+        assert not (work / "objects" / "door.o").exists()
+        process.kill()  # leaving the block waits for it, with the lock still held
+    done = subprocess.run(command(source, "objects/door.o"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "waiting" not in done.stderr
+    assert (work / "objects" / "door.o").is_file()
+
+
+def test_a_step_that_fails_is_named(own_cache: Path, source: Path) -> None:
+    done = subprocess.run(command(source, "objects/none.o"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the build stopped (ninja status 1)" in done.stderr
+
+
+def finished(own_cache: Path, build: host.HostBuild, key: str, names: tuple[str, ...]) -> Path:
+    folder = own_cache / "lib" / key
+    folder.mkdir(parents=True)
+    (folder / "build.json").write_text(json.dumps({"base_key": build.base_key, "functions": names}))
+    return folder
+
+
+def test_a_build_that_holds_more_is_taken(own_cache: Path, source: Path) -> None:
+    build = host.HostBuild(host.Request(source, functions=ONE))
+    assert build.find() is None
+    finished(own_cache, build, "other", ("AllGather RING LL",))
+    assert build.find() is None
+    more = finished(own_cache, build, "more", functions.select("AllGather RING *"))
+    assert build.find() == more
+    assert build.run() == more
+    assert cache.current("host").resolve() == more
+    exact = finished(own_cache, build, build.key, ONE)
+    assert build.find() == exact
+
+
+def test_the_key_follows_what_decides_the_result(
+    own_cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key(**options: object) -> str:
+        return host.HostBuild(host.Request(source, **{"functions": ONE, **options})).key  # type: ignore[arg-type]
+
+    keys = {
+        key(),
+        key(stock=True),
+        key(arch=900),
+        key(functions=("AllGather RING LL",)),
+    }
+    assert len(keys) == 4
+    assert key() == key(jobs=7)
+    shutil.copytree(rooms.room("hostcuda"), tmp_path / "hostcuda")
+    first = next((tmp_path / "hostcuda" / "runtime").glob("*.cc"))
+    first.write_text(first.read_text() + "// more\n")
+    real = rooms.room
+    monkeypatch.setattr(host, "room", lambda name: tmp_path / name if name == "hostcuda" else real(name))
+    assert key() not in keys
+
+
+def test_an_architecture_that_is_not_modelled(source: Path) -> None:
+    with pytest.raises(BuildError, match="arch 750: hostcuda models 800, 900"):
+        host.HostBuild(host.Request(source, arch=750))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--functions", "AllGather TREE LL"], "matches no function"),
+        (["--arch", "700"], "invalid choice: 700"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["--jobs", "-3"], "--jobs -3: must be 1 or more"),
+        (["--jobs", "many"], "invalid int value"),
+        (["--source", "/nowhere"], "/nowhere: no such file or folder"),
+    ],
+)
+def test_bad_input(words: list[str], line: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lagom.build", "build", *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode in (1, 6)
+    assert line in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cache_that_cannot_be_written(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        command(source, "objects/door.o"),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LAGOM_CACHE": str(tmp_path / "file" / "cache")},
+    )
+    assert done.returncode == 1
+    assert "cannot write the cache folder" in done.stderr
+    assert "LAGOM_CACHE" in done.stderr

@@ -32,15 +32,26 @@ class TimeOutError(RuntimeError):
 
 def run(options: Options, mpi_comm: "MPI.Comm") -> Summary:
     """Run the benchmark; call it on every rank of ``mpi_comm`` with equal options. Rank 0 prints the table."""
-    if options.output_file is not None and mpi_comm.Get_rank() == 0:
-        # Found out before the work, and not after it.
-        with open(options.output_file, "a", encoding="utf-8"):
-            pass
+    _check_output_file(options, mpi_comm)
     with nccl.init(mpi_comm) as comm:
         library = nccl.library()
         if options.show_knobs and not library.patched:
             raise nccl.LibraryError(f"--knobs needs the patched NCCL, and {library.path} is not (`lagom build`)")
         return _Bench(options, mpi_comm, comm).run()
+
+
+def _check_output_file(options: Options, mpi_comm: "MPI.Comm") -> None:
+    """Find out before the work, and on every rank, whether rank 0 will be able to write the report."""
+    problem: OSError | None = None
+    if options.output_file is not None and mpi_comm.Get_rank() == 0:
+        try:
+            with open(options.output_file, "a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            problem = error
+    problem = mpi_comm.bcast(problem)
+    if problem is not None:
+        raise problem
 
 
 class _Bench:

@@ -26,6 +26,7 @@ def describe(error: Exception) -> tuple[str, int]:
     by_name = {
         "LibraryError": INTERNAL,
         "BuildError": INTERNAL,
+        "OSError": INTERNAL,
         "CudaError": CUDA,
         "NcclError": NCCL,
         "TimeOutError": TIME_OUT,

@@ -73,6 +73,7 @@ def test_knobs_on_request(hostcuda: nccl.Library) -> None:
         (["all_reduce", "--channels", "65"], 6, "channels=65"),
         (["all_reduce", "--algorithm", "star"], 6, "unknown algorithm 'star'"),
         (["all_reduce", "-J", "x.csv"], 6, "only .json"),
+        (["all_reduce", "-J", "/none/x.json"], 1, "No such file or directory: '/none/x.json'"),
     ],
 )
 def test_one_line_for_all_ranks(words: list[str], code: int, says: str) -> None:

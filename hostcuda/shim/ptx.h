@@ -215,6 +215,9 @@ template <Text T, class... A>
     operand<0>(a...) = hostcuda_device_thread->linear_index % simt::kWarpSize;
   } else if constexpr (name == "mov" && all == "%0,%%lanemask_lt;") {
     operand<0>(a...) = (1u << hostcuda_device_thread->linear_index % simt::kWarpSize) - 1;
+  } else if constexpr (name == "multimem") {
+    // Machines here say that they have no NVLink SHARP, so NCCL never gets this far.
+    simt::device_fail("multimem instructions (NVLink SHARP) are not simulated");
   } else if constexpr (name == "mad" || name == "mul") {
     ptx_arithmetic<s>(static_cast<A&&>(a)...);
   } else {

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 (lines of C++)
 """What the rewriter changes in NCCL besides inline PTX, and how often each place must occur.
 
 Anchors are as short as they can be while they still say what they mean, so that patches around them do not matter.
@@ -120,7 +121,7 @@ _ONERANK_CU = (
         "  void* args[5] = {&dst, &src, &nElts, &redOp.scalarArg, &redOp.scalarArgIsPtr};\n",
         "  HostcudaOneRankArgs packed = {dst, const_cast<void*>(src), nElts, redOp.scalarArg, redOp.scalarArgIsPtr};\n"
         "  void* args[1] = {&packed};\n"
-        "  ::hostcuda::shim::register_once(kernel, \"oneRankReduce\", sizeof packed);\n",
+        '  ::hostcuda::shim::register_once(kernel, "oneRankReduce", sizeof packed);\n',
         1,
         "instances of the template register when they are first launched",
     ),
@@ -161,11 +162,10 @@ _SIMPLE_WAIT = (
 
 _PRIMS_SIMPLE_H = (
     Edit(
-        "        //if (spins == 0) printf(\"r=%d b=%d t=%d SPUN OUT got=%d want=%d\\n\", ncclShmem.comm.rank, blockIdx.x,"
+        '        //if (spins == 0) printf("r=%d b=%d t=%d SPUN OUT got=%d want=%d\\n", ncclShmem.comm.rank, blockIdx.x,'
         " threadIdx.x, int(connStepCache + (isSendNotRecv ? NCCL_STEPS : 0)), int(step+StepPerSlice));\n"
         "      }\n",
-        "      }\n"
-        f"      {_waited('connStepPtr', 'step + StepPerSlice - (isSendNotRecv ? NCCL_STEPS : 0)')}\n",
+        f"      }}\n      {_waited('connStepPtr', 'step + StepPerSlice - (isSendNotRecv ? NCCL_STEPS : 0)')}\n",
         1,
         "a wait ends when the step it needed was posted",
     ),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 _ASM = re.compile(r"\basm\b(\s+volatile\b)?\s*\(")
+_BLANK = " \t\n\\"  # lines of a macro end in a backslash
 _CONSTRAINT = re.compile(r'^[\s"#\w=+&]*?(?=\()', re.DOTALL)
 
 
@@ -82,12 +83,12 @@ def _call(body: str, line: int) -> str:
         raise AsmError(f"line {line}: asm with {len(sections)} sections")
     arguments: list[str] = []
     for section in sections[1:3]:
-        for operand in _split(section, ","):
-            if not operand.strip(" \t\n\\"):
+        for part in _split(section, ","):
+            operand = part.strip(_BLANK)
+            if not operand:
                 continue
-            constraint = _CONSTRAINT.match(operand.strip(" \t\n\\"))
-            if constraint is None or not operand.rstrip(" \t\n\\").endswith(")"):
-                raise AsmError(f"line {line}: asm operand {operand.strip()!r}")
-            expression = operand.strip(" \t\n\\")[constraint.end() :]
-            arguments.append(expression)
-    return f"::hostcuda::shim::ptx<{sections[0].strip()}>({', '.join(arguments)})"
+            constraint = _CONSTRAINT.match(operand)
+            if constraint is None or not operand.endswith(")"):
+                raise AsmError(f"line {line}: asm operand {operand!r}")
+            arguments.append(operand[constraint.end() :])
+    return f"::hostcuda::shim::ptx<{sections[0].strip(_BLANK)}>({', '.join(arguments)})"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 (lines of C++)
 """The clock inside of device code: stamps, counters, charges; and two processes that agree however late they run."""
 
 from pathlib import Path

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 (lines of C++)
 """Every PTX form that NCCL's device code uses means on the CPU what it means on a GPU; an unknown one does not compile.
 
 Most statements are loads and stores, whose checks are written by rule; the others have their own C++.
@@ -49,7 +50,9 @@ def add(text: str, check: str, address: str) -> None:
 
 
 # A scalar goes to word 3 of memory, a pair to words 2 and 3. Shared addresses have 32 bits, or 64 in a pointer.
-for space, bits in itertools.product(("global", "shared", "volatile.global", "volatile.shared", "relaxed.gpu.global"), (8, 16, 32, 64)):
+for space, bits in itertools.product(
+    ("global", "shared", "volatile.global", "volatile.shared", "relaxed.gpu.global"), (8, 16, 32, 64)
+):
     place = "std::uint32_t(shared(3))" if "shared" in space else "global(3)"
     add(f"ld.{space}.b{bits} %0, [%1];", scalar_load(f"ld.{space}.b{bits} %0, [%1];", bits), place)
     if space != "volatile.shared":
@@ -71,7 +74,9 @@ for space in ("global", "shared", "volatile.global", "volatile.shared", "relaxed
 add("ld.v2.u64 {%0,%1},[%2];", load_pair("ld.v2.u64 {%0,%1},[%2];"), "(const char*)global(2)")
 for space in ("global", "shared"):
     place = f"(std::uint64_t*){space}(2)"
-    add(f"ld.volatile.{space}.v2.u64 {{%0,%1}}, [%2];", load_pair(f"ld.volatile.{space}.v2.u64 {{%0,%1}}, [%2];"), place)
+    add(
+        f"ld.volatile.{space}.v2.u64 {{%0,%1}}, [%2];", load_pair(f"ld.volatile.{space}.v2.u64 {{%0,%1}}, [%2];"), place
+    )
     text = f"st.volatile.{space}.v2.u64 [%2], {{%0,%1}};"
     add(text, store_pair(text, address_first=False), place)
 add("st.shared.v2.u64 [%0],{%1,%2};", store_pair("st.shared.v2.u64 [%0],{%1,%2};"), "std::uint32_t(shared(2))")
@@ -178,7 +183,7 @@ def ptx_program(build) -> Path:
     for number, check in enumerate(FORMS.values()):
         text.append(f"[[maybe_unused]] void form_{number}() {{ {check} }}")
     text.append("int main(int, char** argv) {\n  window = map_windows();\n  int n = std::atoi(argv[1]);")
-    text.append("  in_shared = std::strstr(argv[2], \"shared\") != nullptr;")
+    text.append('  in_shared = std::strstr(argv[2], "shared") != nullptr;')
     table = ", ".join(f"form_{number}" for number in range(len(FORMS)))
     text.append(
         f"  void (*forms[])() = {{{table}}};\n"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 (lines of C++)
 """Fibers, barriers and warp operations, and what happens when device code goes wrong."""
 
 from pathlib import Path
@@ -192,7 +193,10 @@ FAILURES = {
     ),
     "barrier_number": ("run([] { block_sync(16, 32); })", "barrier number over 15"),
     "barrier_size": ("run([] { block_sync(1, 64); })", "barrier for more threads than the CTA has"),
-    "barrier_disagreement": ("run([] { block_sync(1, tid() ? 32 : 0); })", "threads disagree on how many a barrier is for"),
+    "barrier_disagreement": (
+        "run([] { block_sync(1, tid() ? 32 : 0); })",
+        "threads disagree on how many a barrier is for",
+    ),
     "mask_without_caller": ("run([] { __syncwarp(1); })", "mask leaves out the calling lane"),
 }
 
@@ -200,7 +204,10 @@ REFUSED = {
     "no_threads": ("grid.block = {0, 1, 1};", "test: 0 threads a CTA; allowed are 1 to 1024"),
     "too_many_threads": ("grid.block = {33, 32, 1};", "test: 1056 threads a CTA; allowed are 1 to 1024"),
     "no_ctas": ("grid.grid = {0, 1, 1};", "test: 0 CTAs"),
-    "shared_memory": ("grid.dynamic_shared_bytes = 300000;", "test: 300000 bytes of shared memory a CTA; at most 262144"),
+    "shared_memory": (
+        "grid.dynamic_shared_bytes = 300000;",
+        "test: 300000 bytes of shared memory a CTA; at most 262144",
+    ),
     "no_entry": ("grid.entry = nullptr;", "test: no entry point"),
 }
 

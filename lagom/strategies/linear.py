@@ -18,6 +18,7 @@ one knob, or a step more of one for a step less of the other.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 
 from lagom.device import CommunicationUse, Device, Measurement, Refused
@@ -50,6 +51,11 @@ class _Allocation:
         channels = self.ladders["channels"][level["channels"]]
         chunks = self.ladders["chunk"]
         return replace(self.base, channels=channels, chunk_bytes=chunks[level["chunk"]] if chunks else None)
+
+    def level_below(self, ran: Knobs) -> dict[str, int]:
+        """The highest level that is no larger than what ran, which NCCL may have chosen off the ladders."""
+        values = {"channels": ran.channels or 0, "chunk": ran.chunk_bytes or 0}
+        return {axis: max(0, bisect_right(self.ladders[axis], values[axis]) - 1) for axis in AXES}
 
     def moved(self, **steps: int) -> dict[str, int] | None:
         """The level after so many steps along each axis, None past an end of a ladder."""
@@ -146,15 +152,12 @@ class _Search:
 
     def step_from_best(self) -> bool:
         """Try the neighbours of the best setting until one of them is worth a walk on."""
-        best = self.ledger.trials[self.ledger.best()]
-        if not best.knobs:
-            return False
-        now = measured(best)
+        now = measured(self.ledger.trials[self.ledger.best()])
         # Where communication is exposed, giving it more comes first; where it is hidden, taking some back.
         sign = 1 if now.communication_us > now.y_us else -1
         moves = ({"channels": sign}, {"chunk": sign}, {"channels": 1, "chunk": -1}, {"channels": -1, "chunk": 1})
         for allocation in self.allocations:
-            allocation.level = self.level_of(allocation, best.knobs[allocation.members[0]])
+            allocation.level = allocation.level_below(now.use[allocation.members[0]].knobs)
         for allocation in self.allocations:
             for move in (*moves, {"channels": -sign}, {"chunk": -sign}):
                 if (level := allocation.moved(**move)) is None:
@@ -164,12 +167,6 @@ class _Search:
                 if worth_it(now, measured(self.ledger.trials[self.ledger.best()])):
                     return True
         return False
-
-    def level_of(self, allocation: _Allocation, knobs: Knobs) -> dict[str, int]:
-        level = {"channels": allocation.ladders["channels"].index(knobs.channels or 0), "chunk": 0}
-        if knobs.chunk_bytes is not None:
-            level["chunk"] = allocation.ladders["chunk"].index(knobs.chunk_bytes)
-        return level
 
 
 def worth_it(before: Measurement, after: Measurement) -> bool:

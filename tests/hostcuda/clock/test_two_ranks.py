@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real NCCL on two ranks that wait for each other outside of NCCL: nobody hangs, and modelled times are the same on
+an idle machine, a busy one and with ranks that sleep elsewhere."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launch import NEEDS_MPIRUN, mpirun
+
+import lagom.nccl as nccl
+
+PROGRAM = Path(__file__).parent / "two_ranks.py"
+
+
+def times(seed: int) -> list[str]:
+    done = mpirun(2, [sys.executable, str(PROGRAM), str(seed)], timeout_s=240)
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+@pytest.fixture(scope="module")
+def on_cpus() -> None:
+    try:
+        library = nccl.library()
+    except nccl.LibraryError as error:
+        pytest.skip(str(error))
+    if not library.hostcuda:
+        pytest.skip(f"{library.path} does not run on hostcuda")
+
+
+@NEEDS_MPIRUN
+@pytest.mark.usefixtures("on_cpus")
+def test_two_ranks_that_hold_each_other_up() -> None:
+    first = times(0)
+    assert len(first) > 60
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        assert times(1) == first
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    assert times(2) == first

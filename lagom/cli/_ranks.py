@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # One of these is set in a process that an MPI launcher has started.
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK")
 _FAILURE_WAIT_S = 5.0
+_FORWARDING_S = 0.5
 
 
 def started_by_launcher() -> bool:
@@ -71,6 +72,8 @@ class Ranks:
         answers = self._gather((line, code))
         if answers is None:
             _print(f"{line} (rank {self.rank}; the other ranks are stopped)", code)
+            # The launcher drops what it has not yet forwarded of a job that aborts.
+            time.sleep(_FORWARDING_S)
             self._reports.Abort(code)
         elif self.rank == 0:
             told: dict[str, list[int]] = {}

@@ -15,20 +15,20 @@ def _in_flight(use: CommunicationUse) -> int | None:
     return use.knobs.channels * use.knobs.chunk_bytes
 
 
-def _knob_changes(name: str, before: CommunicationUse, after: CommunicationUse) -> list[str]:
+def _knob_changes(name: str, before: CommunicationUse, after: CommunicationUse) -> str:
+    """What changed for one communication; empty where nothing did."""
     changes = []
-    if after.sms < before.sms:
-        changes.append(f"{name} gives back {before.sms - after.sms} of {before.sms} SMs to computation")
-    elif after.sms > before.sms:
-        changes.append(f"{name} takes {after.sms - before.sms} more SMs than its {before.sms}")
+    if after.sms != before.sms:
+        changes.append(f"holds {after.sms} SMs instead of {before.sms}")
     old, new = before.knobs.chunk_bytes, after.knobs.chunk_bytes
-    if old != new and new is not None:
-        text = f"passes on {size(new)} at a time instead of {size(old)}"
-        flying_before, flying_after = _in_flight(before), _in_flight(after)
-        if flying_before is not None and flying_after is not None:
-            text += f", so that {size(flying_after)} instead of {size(flying_before)} are in flight"
-        changes.append(text)
-    return changes
+    if old != new:
+        changes.append(f"passes on {size(new)} at a time instead of {size(old)}")
+    if not changes:
+        return ""
+    flying_before, flying_after = _in_flight(before), _in_flight(after)
+    if flying_before is None or flying_after is None:
+        return f"{name} {' and '.join(changes)}"
+    return f"{name} {' and '.join(changes)}, {size(flying_after)} in flight instead of {size(flying_before)}"
 
 
 def _share(before: float, after: float) -> str:
@@ -47,17 +47,18 @@ def explain(session: Session) -> str:
     before, after = session.default, session.tuned
     if session.kept:
         return f"NCCL's default is kept: {session.why_kept}."
-    changes: list[str] = []
-    for communication, old, new in zip(session.workload.communications, before.use, after.use, strict=True):
-        changes += _knob_changes(communication.name, old, new)
+    changes = [
+        _knob_changes(communication.name, old, new)
+        for communication, old, new in zip(session.workload.communications, before.use, after.use, strict=True)
+    ]
     effects = [
         _effect("computation", before.y_us, after.y_us),
         _effect("communication", before.communication_us, after.communication_us),
         _effect("exposed communication", before.exposed_us, after.exposed_us),
     ]
     told = [effect for effect in effects if effect is not None]
-    first = " and ".join(changes) if changes else "The knobs differ in nothing that the counters show"
-    return f"{first[0].upper()}{first[1:]}. {_sentence(told)}{_verdict(before, after)}"
+    first = "; ".join(filter(None, changes)) or "the knobs differ in nothing that the counters show"
+    return f"{first}. {_sentence(told)}{_verdict(before, after)}"
 
 
 def _sentence(effects: list[str]) -> str:

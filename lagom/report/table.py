@@ -66,8 +66,9 @@ def trial_line(number: int, workload: Workload, trial: Trial) -> str:
         f"{workload.communications[index].name} {knobs.channels} channels x {size(knobs.chunk_bytes)}"
         for index, knobs in trial.knobs.items()
     )
-    head = f"{number:3d}  {knobs or 'NCCL default'}"
+    asked = knobs or "NCCL default"
     if isinstance(trial.outcome, Refused):
-        return f"{head}: refused: {trial.outcome.reason}"
+        return f"{number:3d}  refused with {asked}: {trial.outcome.reason}"
     m = trial.outcome
-    return f"{head}: communication {time(m.communication_us)}, compute {time(m.y_us)}, makespan {time(m.z_us)}"
+    times = f"makespan {time(m.z_us)}, communication {time(m.communication_us)}, compute {time(m.y_us)}"
+    return f"{number:3d}  {times} with {asked}"

@@ -21,10 +21,10 @@ def size(count: int | None) -> str:
 
 
 def change(before: float, after: float) -> str:
-    """Relative change with its sign; empty where there is none to speak of."""
-    if before == after:
-        return "same"
+    """Relative change with its sign, to a thousandth of a percent where it is small."""
     if before == 0:
-        return "new"
+        return "same" if after == 0 else "new"
     percent = (after / before - 1) * 100
+    if abs(percent) < 0.0005:
+        return "same"
     return f"{percent:+.1f} %" if abs(percent) >= 0.05 else f"{percent:+.3f} %"

@@ -57,6 +57,10 @@ class _Allocation:
         values = {"channels": ran.channels or 0, "chunk": ran.chunk_bytes or 0}
         return {axis: max(0, bisect_right(self.ladders[axis], values[axis]) - 1) for axis in AXES}
 
+    def cut(self, axis: str, refused: dict[str, int]) -> None:
+        """End a ladder below a step that the library refused; what is larger it would refuse as well."""
+        self.ladders[axis] = self.ladders[axis][: refused[axis]]
+
     def moved(self, **steps: int) -> dict[str, int] | None:
         """The level after so many steps along each axis, None past an end of a ladder."""
         target = {axis: self.level[axis] + steps.get(axis, 0) for axis in AXES}
@@ -132,7 +136,7 @@ class _Search:
             note = f"more {axis} for {self.names(allocation)}"
             trial = self.ledger.run(self.knob_map(allocation, level), note)
             if isinstance(trial.outcome, Refused):
-                allocation.closed.add(axis)
+                allocation.cut(axis, level)
                 continue
             before, after = self.time_of(allocation, current), self.time_of(allocation, trial.outcome)
             gained = before - after
@@ -163,8 +167,11 @@ class _Search:
                 if (level := allocation.moved(**move)) is None:
                     continue
                 note = f"near the best, for {self.names(allocation)}"
-                self.ledger.run(self.knob_map(allocation, level), note)
-                if worth_it(now, measured(self.ledger.trials[self.ledger.best()])):
+                trial = self.ledger.run(self.knob_map(allocation, level), note)
+                if isinstance(trial.outcome, Refused):
+                    for axis in (axis for axis, steps in move.items() if steps > 0 and len(move) == 1):
+                        allocation.cut(axis, level)
+                elif worth_it(now, measured(self.ledger.trials[self.ledger.best()])):
                     return True
         return False
 

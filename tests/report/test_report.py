@@ -71,8 +71,10 @@ def test_table_has_every_figure_unbroken() -> None:
 
 def test_explanation_names_sms_chunk_and_exposure() -> None:
     text = explain(session())
-    assert "gives back 6 of 8 SMs" in text
-    assert "1 MiB at a time instead of 2 MiB" in text and "2 MiB instead of 16 MiB are in flight" in text
+    assert text.startswith(
+        "gather-next-layer holds 2 SMs instead of 8 and passes on 1 MiB at a time instead of 2 MiB, "
+    )
+    assert "2 MiB in flight instead of 16 MiB. " in text
     assert "Computation is 800.0 us shorter, communication is 999.9 us longer" in text
     assert "800.0 us earlier, 1.129x as fast" in text
 
@@ -99,7 +101,7 @@ def test_page_is_small_complete_and_alone(tmp_path: Path) -> None:
     assert len(text) < 50_000
     assert "http" not in text and "<script" not in text and "src=" not in text
     assert "q&lt;proj&gt;" in text and "q<proj>" not in text
-    assert "gives back 6 of 8 SMs" in text
+    assert "holds 2 SMs instead of 8" in text
     assert json.loads(data.read_text())["schema"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "report.json"]
 
@@ -119,7 +121,9 @@ def test_timelines_share_a_scale() -> None:
 def test_trial_lines() -> None:
     trials = session().search.trials
     assert "NCCL default" in trial_line(0, WORKLOAD, trials[0])
-    assert "refused: channels is 64, allowed is 1 to 8" in trial_line(1, WORKLOAD, trials[1])
+    assert "refused with gather-next-layer 64 channels x 1 MiB: channels is 64, allowed is 1 to 8" in trial_line(
+        1, WORKLOAD, trials[1]
+    )
     assert "2 channels x 1 MiB" in trial_line(2, WORKLOAD, trials[2])
 
 

@@ -16,25 +16,28 @@ MATRIX = [sys.executable, str(Path(__file__).with_name("matrix.py"))]
 NVLINK = {"HOSTCUDA_MACHINE": "a100x8"}
 
 
-def run(ranks: int, words: list[str], timeout_s: float) -> str:
+def run(capsys: pytest.CaptureFixture[str], ranks: int, words: list[str], timeout_s: float) -> str:
     done = mpirun(ranks, [*MATRIX, *words], NVLINK, timeout_s)
-    print(done.stdout[-4000:])
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     counted = re.search(r"^(\d+) of (\d+) cases ran on (\d+) ranks.*; 0 failures$", done.stdout, re.MULTILINE)
     assert counted, done.stdout
+    with capsys.disabled():
+        print(f"\n{counted[0]}")
     return counted[0]
 
 
+@pytest.mark.usefixtures("hostcuda")
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_sample(ranks: int) -> None:
+def test_sample(capsys: pytest.CaptureFixture[str], ranks: int) -> None:
+    """LAGOM_TEST_SEED draws the cases of an earlier run again."""
     seed = int(os.environ.get("LAGOM_TEST_SEED", random.randrange(1 << 30)))
-    print(f"seed {seed}; LAGOM_TEST_SEED={seed} draws the same cases")
-    run(ranks, ["--sample", "150", "--seed", str(seed)], timeout_s=300)
+    run(capsys, ranks, ["--sample", "150", "--seed", str(seed)], timeout_s=300)
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("hostcuda")
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.timeout(7200)
-def test_all(ranks: int) -> None:
-    said = run(ranks, [], timeout_s=7000)
+def test_all(capsys: pytest.CaptureFixture[str], ranks: int) -> None:
+    said = run(capsys, ranks, [], timeout_s=7000)
     assert said.startswith("2520 of 2520 cases")

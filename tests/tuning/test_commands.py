@@ -3,45 +3,22 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launch import LAGOM, NEEDS_MPIRUN, mpirun, own_lines, run
 
-LAGOM = [sys.executable, "-m", "lagom"]
-NEEDS_MPI = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun")
-
-
-def clean_environment(cache: Path) -> dict[str, str]:
-    """No library anywhere, and an Open MPI that accepts root and few cores."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LAGOM_", "NCCL_", "HOSTCUDA_", "OMPI_", "PMIX_"))}
-    more = {
-        "LAGOM_CACHE": str(cache),
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-        "PRTE_MCA_hwloc_default_binding_policy": "none",
-    }
-    return {**kept, **more}
+from lagom.workload import preset, read_workload
 
 
-def run(command: list[str], cache: Path, folder: Path | None = None) -> tuple[int, list[str]]:
-    """(exit code, lines of lagom's own on standard error)."""
-    done = subprocess.run(
-        command, env=clean_environment(cache), cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
-    return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("lagom")]
+@pytest.fixture
+def no_library(tmp_path: Path) -> dict[str, str]:
+    """Environment in which no NCCL is found."""
+    return {"LAGOM_CACHE": str(tmp_path / "cache"), "LAGOM_NCCL": ""}
 
 
-def mpirun(ranks: int, *words: str) -> list[str]:
-    """The command line for `lagom WORDS` on so many ranks."""
-    return ["mpirun", "-n", str(ranks), *LAGOM, *words]
-
-
-@NEEDS_MPI
+@NEEDS_MPIRUN
 @pytest.mark.parametrize(
     ("ranks", "words", "code", "says"),
     [
@@ -56,13 +33,23 @@ def mpirun(ranks: int, *words: str) -> list[str]:
         (2, ("phi2-fsdp-a40",), 1, "no NCCL library found"),
     ],
 )
-def test_one_line_and_a_code(tmp_path: Path, ranks: int, words: tuple[str, ...], code: int, says: str) -> None:
-    (tmp_path / "bad.yaml").write_text("format: lagom-workload/1\nx: 1\n")
-    found, lines = run(mpirun(ranks, "tune", *words), tmp_path / "cache", tmp_path)
-    assert found == code and len(lines) == 1 and says in lines[0], lines
+def test_one_line_and_a_code(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_library: dict[str, str],
+    ranks: int,
+    words: tuple[str, ...],
+    code: int,
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text("format: lagom-workload/1\nx: 1\n")
+    done = mpirun(ranks, [*LAGOM, "tune", *words], no_library)
+    lines = own_lines(done)
+    assert done.returncode == code and len(lines) == 1 and says in lines[0], done.stderr
 
 
-@NEEDS_MPI
+@NEEDS_MPIRUN
 @pytest.mark.parametrize(
     ("second", "says"),
     [
@@ -71,20 +58,29 @@ def test_one_line_and_a_code(tmp_path: Path, ranks: int, words: tuple[str, ...],
         (["env", "-C", "other", *LAGOM, "tune", "w.yaml"], "ranks differ in"),
     ],
 )
-def test_ranks_that_disagree(tmp_path: Path, second: list[str], says: str) -> None:
-    (tmp_path / "other").mkdir()
+def test_ranks_that_disagree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_library: dict[str, str], second: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("other").mkdir()
+    text = shown_yaml()
+    Path("w.yaml").write_text(text)
+    Path("other/w.yaml").write_text(text.replace("78671360", "78671364"))
+    done = mpirun(1, [*LAGOM, "tune", "w.yaml", ":", "-n", "1", *second], no_library)
+    lines = own_lines(done)
+    assert done.returncode == 6 and len(lines) == 1 and says in lines[0], done.stderr
+
+
+def test_without_mpirun() -> None:
+    done = run([*LAGOM, "tune", "phi2-fsdp-a40"])
+    lines = own_lines(done)
+    assert done.returncode == 6 and len(lines) == 1 and "mpirun -n 4 lagom tune phi2-fsdp-a40" in lines[0]
+
+
+def shown_yaml() -> str:
+    """What `lagom workload show --yaml` prints."""
     show = [*LAGOM, "workload", "show", "phi2-fsdp-a40", "--yaml"]
-    text = subprocess.run(show, capture_output=True, text=True, check=True).stdout
-    (tmp_path / "w.yaml").write_text(text)
-    (tmp_path / "other" / "w.yaml").write_text(text.replace("78671360", "78671364"))
-    command = ["mpirun", "-n", "1", *LAGOM, "tune", "w.yaml", ":", "-n", "1", *second]
-    code, lines = run(command, tmp_path / "cache", tmp_path)
-    assert code == 6 and len(lines) == 1 and says in lines[0], lines
-
-
-def test_without_mpirun(tmp_path: Path) -> None:
-    code, lines = run([*LAGOM, "tune", "phi2-fsdp-a40"], tmp_path)
-    assert code == 6 and len(lines) == 1 and "mpirun -n 4 lagom tune phi2-fsdp-a40" in lines[0]
+    return subprocess.run(show, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(
@@ -97,15 +93,13 @@ def test_without_mpirun(tmp_path: Path) -> None:
         ((), "required"),
     ],
 )
-def test_workload_mistakes(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    code, lines = run([*LAGOM, "workload", *words], tmp_path)
-    assert code == 6 and len(lines) == 1 and says in lines[0], lines
+def test_workload_mistakes(words: tuple[str, ...], says: str) -> None:
+    done = run([*LAGOM, "workload", *words])
+    lines = own_lines(done)
+    assert done.returncode == 6 and len(lines) == 1 and says in lines[0], done.stderr
 
 
 def test_shown_yaml_can_be_read_back(tmp_path: Path) -> None:
-    from lagom.workload import preset, read_workload
-
-    show = [*LAGOM, "workload", "show", "phi2-fsdp-a40", "--yaml"]
     path = tmp_path / "w.yaml"
-    path.write_text(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
+    path.write_text(shown_yaml())
     assert read_workload(path) == preset("phi2-fsdp-a40")

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,8 +95,22 @@ def check_counters(out: Path, ranks: int, rules: tuple[nccl.Rule, ...], used: li
                 assert row["exact"] == "1" and int(row["plan_line"]) == matching[0].line
 
 
-def test_two_runs_print_the_same(tmp_path: Path) -> None:
-    assert tune(tmp_path, 2, "--budget", "4") == tune(tmp_path, 2, "--budget", "4")
+@contextlib.contextmanager
+def busy_cores() -> Iterator[None]:
+    """A busy loop for every core."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def test_idle_and_loaded_machines_print_the_same(tmp_path: Path) -> None:
+    idle = tune(tmp_path, 2, "--budget", "4")
+    with busy_cores():
+        assert tune(tmp_path, 2, "--budget", "4") == idle
 
 
 def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:

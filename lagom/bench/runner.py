@@ -216,7 +216,7 @@ class _Bench:
     def _knobs_used(self) -> str:
         """The knobs of the operations since the last look, as this run's ranks all saw them."""
         records = self.comm.counters.read()
-        mine = sorted({str(record.used) for record in records})
+        mine = sorted({f"{record.used}{'' if record.exact else ' (not what was asked)'}" for record in records})
         everybody: list[list[str]] = self.mpi.allgather(mine)
         distinct = sorted({used for rank in everybody for used in rank})
         return " or ".join(distinct) if distinct else "none (nothing ran on the device)"

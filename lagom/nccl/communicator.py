@@ -47,9 +47,12 @@ class Communicator:
     results. NcclError carries NCCL's own text; ValueError and TypeError are raised before anything reaches NCCL.
     """
 
-    def __init__(self, handle: _native.CommHandle, mpi_comm: "MPI.Comm | None" = None) -> None:
+    def __init__(
+        self, handle: _native.CommHandle, mpi_comm: "MPI.Comm | None" = None, *, owns_mpi_comm: bool = False
+    ) -> None:
         self._handle = handle
         self._mpi_comm = mpi_comm
+        self._owns_mpi_comm = owns_mpi_comm
         self.rank: int = handle.rank()
         self.size: int = handle.size()
         self.device: int = handle.device()
@@ -89,6 +92,9 @@ class Communicator:
     def destroy(self) -> None:
         """Finish what was enqueued and free everything; call it on every rank. Twice is harmless."""
         self._handle.destroy()
+        if self._owns_mpi_comm and self._mpi_comm is not None:
+            self._mpi_comm.Free()
+            self._mpi_comm = None
 
     def abort(self) -> None:
         """Stop operations that still run and free everything, without the other ranks. Twice is harmless."""
@@ -111,7 +117,7 @@ class Communicator:
             from mpi4py import MPI
 
             mpi_child = self._mpi_comm.Split(MPI.UNDEFINED if color is None else color, key)
-        return None if child is None else Communicator(child, mpi_child)
+        return None if child is None else Communicator(child, mpi_child, owns_mpi_comm=True)
 
     # -- knobs --
 

@@ -5,7 +5,9 @@
 // of a host thread counts, in the order in which the process makes them, unless the thread has declared itself a helper
 // (hostcudaHelperThread: NCCL's proxies and the like, whose moments of action the CPU decides). What a helper enqueues
 // runs like anything else but is not on the timeline, and a wait for it costs no time. Callbacks run on a thread of ours,
-// which is a helper too. Queries leave no trace, whatever they answer.
+// which is a helper too. cudaEventQuery leaves no trace, whatever it answers:
+// libraries query now and then, and what they find is the CPU's choice. A cudaStreamQuery that finds its stream done is a
+// synchronization: programs spin on it.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -27,7 +27,7 @@ std::vector<Device*>& running_devices() {
 }
 
 // How long to sleep before the next look at grids that only poll. A wait of t is noticed at most t/8 late, and once the
-// pauses are long the looks take no more than 1/30 of the time.
+// pauses are long looking and waking up take no more than 1/30 of the time.
 class Patience {
  public:
   void progress() { waiting_ = false; }
@@ -39,11 +39,12 @@ class Patience {
       since_ = now;
     }
     const nanoseconds waited = now - since_;
-    return std::min({nanoseconds(waited / 8), look * kLooks, nanoseconds(kLongest)});
+    return std::min({nanoseconds(waited / 8), (look + kWakeUp) * kLooks, nanoseconds(kLongest)});
   }
 
  private:
   static constexpr int kLooks = 30;
+  static constexpr std::chrono::microseconds kWakeUp{15};
   static constexpr std::chrono::milliseconds kLongest{20};
   bool waiting_ = false;
   Time since_;

@@ -39,6 +39,6 @@ inline void* shadow_of(const void* p) {
 
 // How device `device` (its number on the machine) reaches memory of each owner: 256 entries, indexed by page_owner.
 // kOwnerNone is host memory.
-const std::uint8_t* link_classes(int device);
+__attribute__((visibility("default"))) const std::uint8_t* link_classes(int device);
 
 }  // namespace hostcuda::rt

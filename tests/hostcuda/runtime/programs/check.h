@@ -29,10 +29,9 @@
 
 #define GIVES(expected, call)                                                                                    \
   do {                                                                                                           \
-    const auto got = (call);                                                                                     \
-    if (got != (expected)) {                                                                                     \
-      std::printf("%s:%d: %s gives %d, not %d\n", __FILE__, __LINE__, #call, static_cast<int>(got),              \
-                  static_cast<int>(expected));                                                                   \
+    const int got = static_cast<int>(call), wanted = static_cast<int>(expected);                                 \
+    if (got != wanted) {                                                                                         \
+      std::printf("%s:%d: %s gives %d, not %d\n", __FILE__, __LINE__, #call, got, wanted);                       \
       std::fflush(stdout);                                                                                       \
       std::_Exit(1);                                                                                             \
     }                                                                                                            \

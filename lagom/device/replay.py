@@ -25,9 +25,8 @@ from lagom.workload import WorkloadError, load
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
-    """Let the kernel end this process when whoever started it ends, so that no rank is left behind waiting."""
-    parent = os.getppid()
+def _die_with(parent: int) -> None:
+    """Let the kernel end this process when process `parent` ends, so that no rank is left behind waiting."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise SystemExit(1)
@@ -75,8 +74,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--id-file", type=Path, required=True, help="where rank 0 leaves the unique id for the others")
     parser.add_argument("--result", type=Path, required=True, help="where to write this rank's times, as JSON")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds to wait for rank 0's id")
+    parser.add_argument("--parent", type=int, metavar="PID", help="process with which this one ends")
     args = parser.parse_args(arguments)
-    _die_with_parent()
+    if args.parent is not None:
+        _die_with(args.parent)
     try:
         workload = load(args.workload)
         identity = _unique_id(args.id_file, args.rank, args.limit)

@@ -70,7 +70,7 @@ def run_preloaded(mpi_comm: MPI.Intracomm, program: Program) -> LocalRun:
     command += ["--counters", str(program.folder / "counters-rank%r.csv"), "--"]
     command += [sys.executable, "-m", "lagom.device.replay", program.workload]
     command += ["--rank", str(rank), "--ranks", str(size), "--device", str(program.device)]
-    command += ["--id-file", str(identity), "--result", str(result)]
+    command += ["--id-file", str(identity), "--result", str(result), "--parent", str(os.getpid())]
     with log.open("wb") as output:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
     try:

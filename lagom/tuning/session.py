@@ -101,20 +101,21 @@ def tune(
         device_index = comm.device
         search = together(mpi_comm, lambda: _search(comm, mpi_comm, options, workload, observe))
 
-    path = folder / "plan.csv"
+    # The plan of an earlier session stays until this one's has been proved.
+    candidate, path = folder / "candidate.csv", folder / "plan.csv"
     plan = _plan(workload, mpi_comm.Get_size(), search, search.best_knobs, machine, library)
-    together(mpi_comm, lambda: write_plan(path, plan), on=0)
-    say(f"search ended: {search.ending}; running an unchanged program with {path} preloaded")
-    tuned = _prove(mpi_comm, workload, Program(options.workload, device_index, path, folder), search.best_knobs)
+    together(mpi_comm, lambda: write_plan(candidate, plan), on=0)
+    say(f"search ended: {search.ending}; running an unchanged program with {candidate} preloaded")
+    tuned = _prove(mpi_comm, workload, Program(options.workload, device_index, candidate, folder), search.best_knobs)
 
     why_kept = ""
     if not search.improved:
         why_kept = "no better setting found"
     elif tuned.z_us > search.default.z_us + ROUNDING_US:
         why_kept = f"the plan's makespan was {tuned.z_us:.3f} us when run again, longer than the default's"
-        together(
-            mpi_comm, lambda: write_plan(path, _plan(workload, mpi_comm.Get_size(), search, {}, machine, library)), on=0
-        )
+        plan = _plan(workload, mpi_comm.Get_size(), search, {}, machine, library)
+        together(mpi_comm, lambda: write_plan(candidate, plan), on=0)
+    together(mpi_comm, lambda: candidate.replace(path), on=0)
     return Session(
         workload=workload,
         ranks=mpi_comm.Get_size(),

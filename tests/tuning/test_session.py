@@ -119,6 +119,17 @@ def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "out" / "plan.csv").rules == ()
 
 
+@pytest.mark.parametrize("knob", ["channels", "threads", "chunk"])
+def test_a_device_that_does_something_else_is_no_measurement(tmp_path: Path, knob: str) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    words = [*LAGOM, "tune", str(tmp_path / "small.yaml"), "--output", str(tmp_path / "out")]
+    done = mpirun(2, words, {"LAGOM_TEST_FALSIFY": knob})
+    lines = own_lines(done)
+    assert done.returncode == 1 and len(lines) == 1, done.stderr
+    assert f"asked for {knob}" in lines[0] and "but the device ran with" in lines[0]
+    assert not (tmp_path / "out" / "plan.csv").exists()
+
+
 def test_a_library_without_patches_is_refused(tmp_path: Path, patched: nccl.Library) -> None:
     stock = tmp_path / "libnccl.so.2"
     source = tmp_path / "stock.c"

@@ -67,24 +67,28 @@ inline void charge_copy(int thread, int threads, int sources, const Sources& sou
   charge(self, traffic, unsigned(threads), thread == 0);
 }
 
-// One line of LL or one slice of LL128: every one of `threads` threads moves the bytes given here, so together they
-// move as many times that.
-class LineTraffic {
+// What one line of LL or one slice of LL128 costs: every one of `threads` threads moves the bytes given here, so
+// together they move as many times that. Worked out once a call of the primitive, because it is the same for each line.
+class LineCost {
  public:
-  explicit LineTraffic(int threads) : self_(hostcuda_device_thread), threads_(unsigned(threads)) {}
-  LineTraffic(const LineTraffic&) = delete;
-  LineTraffic& operator=(const LineTraffic&) = delete;
-  ~LineTraffic() {
-    charge(self_, traffic_, threads_, false);
-    self_->view->bytes_loaded += traffic_.loaded / threads_;
-    self_->view->bytes_stored += traffic_.stored / threads_;
-  }
+  explicit LineCost(int threads) : self_(hostcuda_device_thread), threads_(unsigned(threads)) {}
   void load(const void* from, std::uint64_t bytes) { traffic_.load(self_, from, bytes * threads_); }
   void store(const void* to, std::uint64_t bytes) { traffic_.store(self_, to, bytes * threads_); }
+  void settle() {
+    ps_ = traffic_ps(*self_->view->clock, traffic_, threads_);
+    loaded_ = traffic_.loaded / threads_;
+    stored_ = traffic_.stored / threads_;
+  }
+  [[gnu::always_inline]] void pay() const {
+    self_->vt_ps += ps_;
+    self_->view->bytes_loaded += loaded_;
+    self_->view->bytes_stored += stored_;
+  }
 
  private:
   simt::DeviceThread* self_;
   unsigned threads_;
+  std::uint64_t ps_ = 0, loaded_ = 0, stored_ = 0;
   Traffic traffic_;
 };
 

@@ -107,13 +107,18 @@ struct Traffic {
   }
 };
 
+inline std::uint64_t traffic_ps(const clock::LaunchClock& clock, const Traffic& traffic, unsigned threads) {
+  std::uint64_t most = clock::copy_ps(clock, traffic.loaded, traffic.stored, threads);
+  for (int c = 1; c < int(clock::kLinkClasses); ++c) {
+    if (!traffic.linked[c]) continue;
+    std::uint64_t link = clock::link_ps(clock, c, traffic.linked[c]);
+    if (link > most) most = link;
+  }
+  return most;
+}
+
 inline void charge(simt::DeviceThread* self, const Traffic& traffic, unsigned threads, bool counts) {
-  const clock::LaunchClock& clock = *self->view->clock;
-  std::uint64_t own_ps = clock::copy_ps(clock, traffic.loaded, traffic.stored, threads);
-  std::uint64_t link_ps = 0;
-  for (int c = 1; c < int(clock::kLinkClasses); ++c)
-    if (traffic.linked[c]) link_ps += clock::link_ps(clock, c, traffic.linked[c]);
-  self->vt_ps += own_ps > link_ps ? own_ps : link_ps;
+  self->vt_ps += traffic_ps(*self->view->clock, traffic, threads);
   if (counts) {
     self->view->bytes_loaded += traffic.loaded;
     self->view->bytes_stored += traffic.stored;

@@ -210,17 +210,22 @@ _LL_WAIT_SEND = (
 _PRIMS_LL_H = (
     *_LL_WAIT_SEND,
     Edit(
-        "    while (nelem > 0) {\n      int eltInLine = EltPerLine < nelem ? EltPerLine : nelem;\n",
-        "    while (nelem > 0) {\n      int eltInLine = EltPerLine < nelem ? EltPerLine : nelem;\n"
-        "      {\n"
-        "        ::hostcuda::shim::LineTraffic hcTraffic(nthreads);\n"
-        "        if (SRC) hcTraffic.load(srcElts, eltInLine*sizeof(T));\n"
-        "        if (DST) hcTraffic.store(dstElts, eltInLine*sizeof(T));\n"
-        "        if (RECV) for (int i=0; i < MaxRecv && i < fan.nrecv(); i++) hcTraffic.load(recvPtr(i)+offset, sizeof(ncclLLFifoLine));\n"
-        "        if (SEND) for (int i=0; i < MaxSend && i < fan.nsend(); i++) hcTraffic.store(sendPtr(i)+offset, sizeof(ncclLLFifoLine));\n"
-        "      }\n",
+        "    int eltPerTrip = nthreads*EltPerLine;\n",
+        "    int eltPerTrip = nthreads*EltPerLine;\n"
+        f"    {_SHIM}LineCost hcCost(nthreads);\n"
+        "    if (SRC) hcCost.load(srcElts, sizeof(uint64_t));\n"
+        "    if (DST) hcCost.store(dstElts, sizeof(uint64_t));\n"
+        "    if (RECV) for (int i=0; i < MaxRecv && i < fan.nrecv(); i++) hcCost.load(recvPtr(i), sizeof(ncclLLFifoLine));\n"
+        "    if (SEND) for (int i=0; i < MaxSend && i < fan.nsend(); i++) hcCost.store(sendPtr(i), sizeof(ncclLLFifoLine));\n"
+        "    hcCost.settle();\n",
         1,
         "a line costs time by the bytes it moves",
+    ),
+    Edit(
+        "      int eltInLine = EltPerLine < nelem ? EltPerLine : nelem;\n",
+        "      int eltInLine = EltPerLine < nelem ? EltPerLine : nelem;\n      hcCost.pay();\n",
+        1,
+        "each line",
     ),
 )
 
@@ -251,20 +256,25 @@ _PRIMS_LL128_H = (
         "the vote that follows gives way already; all lanes need not do so twice",
     ),
     Edit(
-        "      const int eltInSlice = min(nelem, DataEltPerSlice);\n",
-        "      const int eltInSlice = min(nelem, DataEltPerSlice);\n"
-        "      {\n"
-        "        // A lane moves 64 bytes on the wire a slice, 60 of them data on average.\n"
-        "        ::hostcuda::shim::LineTraffic hcTraffic(nthreads);\n"
-        "        const int hcData = eltInSlice*int(sizeof(T))/WARP_SIZE;\n"
-        "        const int hcWire = NCCL_LL128_SHMEM_ELEMS_PER_THREAD*int(sizeof(uint64_t));\n"
-        "        if (SRC) hcTraffic.load(srcPtr, hcData);\n"
-        "        if (DST) hcTraffic.store(dstPtr, hcData);\n"
-        "        if (RECV) for (int i=0; i < MaxRecv && i < fan.nrecv(); i++) hcTraffic.load(recvPtr(i)+wireOffset, hcWire);\n"
-        "        if (SEND) for (int i=0; i < MaxSend && i < fan.nsend(); i++) hcTraffic.store(sendPtr(i)+wireOffset, hcWire);\n"
-        "      }\n",
+        "    nelem -= DataEltPerSlice*warp;\n",
+        "    // A lane moves 64 bytes on the wire a slice, 60 of them data on average.\n"
+        f"    {_SHIM}LineCost hcCost(nthreads);\n"
+        "    constexpr int hcWire = WireWordPerSlice*int(sizeof(uint64_t))/WARP_SIZE;\n"
+        "    constexpr int hcData = DataEltPerSlice*int(sizeof(T))/WARP_SIZE;\n"
+        "    if (SRC) hcCost.load(srcPtr, hcData);\n"
+        "    if (DST) hcCost.store(dstPtr, hcData);\n"
+        "    if (RECV) for (int i=0; i < MaxRecv && i < fan.nrecv(); i++) hcCost.load(recvPtr(i), hcWire);\n"
+        "    if (SEND) for (int i=0; i < MaxSend && i < fan.nsend(); i++) hcCost.store(sendPtr(i), hcWire);\n"
+        "    hcCost.settle();\n"
+        "    nelem -= DataEltPerSlice*warp;\n",
         1,
         "a slice costs time by the bytes it moves",
+    ),
+    Edit(
+        "      const int eltInSlice = min(nelem, DataEltPerSlice);\n",
+        "      const int eltInSlice = min(nelem, DataEltPerSlice);\n      hcCost.pay();\n",
+        1,
+        "each slice",
     ),
 )
 

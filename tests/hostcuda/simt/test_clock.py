@@ -134,7 +134,7 @@ CASES = {
     "a_line_costs_each_thread_its_share": """
         char* near = map_windows();
         GridSpec grid = spec([&] {
-          { LineTraffic traffic(64); traffic.load(near, 16); traffic.store(near, 8); }
+          LineCost cost(64); cost.load(near, 16); cost.store(near, 8); cost.settle(); CHECK(self().vt_ps == 0); cost.pay();
           CHECK(self().vt_ps == 64 * (16 * 2 + 8 * 3));
         }, 1, 64);
         grid.clock.load_fs_per_byte = 2000;

@@ -31,7 +31,8 @@ def compiler() -> list[str]:
 
 def flags() -> list[str]:
     warnings = ["-Wall", "-Wextra", "-Werror"]
-    return ["-O1", "-g1", "-fPIC", *warnings, f"-I{HOSTCUDA}", f"-I{HOSTCUDA}/include", *cuda_headers().flags]
+    cuda = ["-isystem", str(cuda_headers().folder)]
+    return ["-O1", "-g1", "-fPIC", *warnings, f"-I{HOSTCUDA}", f"-I{HOSTCUDA}/include", *cuda]
 
 
 @pytest.fixture(scope="session")

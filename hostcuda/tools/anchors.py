@@ -366,6 +366,23 @@ _ENQUEUE_CC = (
 )
 
 
+_PROXY_CC = (
+    Edit(
+        "void* ncclProxyServiceUDS(void* _args);\n",
+        '#include "hostcuda_helper.h"\nvoid* ncclProxyServiceUDS(void* _args);\n',
+        1,
+        "for the lines below",
+    ),
+    *(
+        Edit(head, f"{head}  hostcudaThisThreadHelps();\n", 1, "what a proxy thread enqueues costs no modelled time")
+        for head in (
+            "void* ncclProxyProgress(void *proxyState_) {\n",
+            "void* ncclProxyService(void* _args) {\n",
+            "void* ncclProxyServiceUDS(void* _args) {\n",
+        )
+    ),
+)
+
 _GENERATE_PY = (
     Edit(
         'out("__global__ void %s(ncclDevKernelArgs4K const);\\n" % sym)',
@@ -389,6 +406,7 @@ EDITS: dict[str, tuple[Edit, ...]] = {
     "src/device/reduce_scatter.h": _PAT,
     "src/device/generate.py": _GENERATE_PY,
     "src/enqueue.cc": _ENQUEUE_CC,
+    "src/proxy.cc": _PROXY_CC,
 }
 
 FUNCTIONS: dict[str, tuple[Function, ...]] = {

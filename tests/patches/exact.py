@@ -14,15 +14,16 @@ code 1 if there is one.
 import argparse
 import random
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 import lagom.nccl as nccl
-from lagom.nccl import Communicator, Knobs, Rule, Stream
+from lagom.nccl import Communicator, Knobs, OpRecord, Rule, Stream
 
-sys.path.insert(0, str(__import__("pathlib").Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from patches.reference import GRAIN_BYTES, THREADS, largest_count, max_chunk_bytes, parts
 
 MOST_BYTES = 16 << 20
@@ -125,11 +126,18 @@ def run_data(comm: Communicator, case: Case, stream: Stream) -> str | None:
 
 
 def what_differs(comm: Communicator, case: Case) -> str | None:
-    """None, or what the device did other than asked."""
+    """None, or what the device did other than asked, and whether the library noticed."""
     records = comm.counters.read()
     if len(records) != 1:
         return f"{len(records)} records"
-    record, knobs = records[0], case.knobs
+    told = compare(records[0], case, comm.size)
+    if told is None:
+        return None if records[0].exact else "the library says: not exact"
+    return f"{told}; the library says: {'exact' if records[0].exact else 'not exact'}"
+
+
+def compare(record: OpRecord, case: Case, ranks: int) -> str | None:
+    knobs = case.knobs
     if record.asked != knobs or record.rule != 0:
         return f"recorded as asked: {record.asked}, rule {record.rule}"
     if (record.collective, record.count, record.dtype) != (case.collective, case.count, case.dtype):
@@ -152,7 +160,7 @@ def what_differs(comm: Communicator, case: Case) -> str | None:
         if channel.nbytes != part * counted:
             return f"{where}{channel.nbytes} bytes, expected {part * counted}"
         plain = case.collective.replace("_", "")
-        largest = largest_count(plain, knobs.algorithm or "", comm.size, part, chunk, counted)
+        largest = largest_count(plain, knobs.algorithm or "", ranks, part, chunk, counted)
         if channel.max_element_count != largest:
             return f"{where}largest count {channel.max_element_count}, expected {largest} for a part of {part}"
         if part > 0 and channel.chunk_bytes != knobs.chunk_bytes:
@@ -163,7 +171,7 @@ def what_differs(comm: Communicator, case: Case) -> str | None:
             return f"{where}times {channel.start_ns} to {channel.stop_ns}"
         if channel.wait_ns + channel.move_ns != channel.stop_ns - channel.start_ns:
             return f"{where}waited {channel.wait_ns}, moved {channel.move_ns} of {channel.stop_ns - channel.start_ns}"
-    return None if record.exact else "the library says: not exact"
+    return None
 
 
 def connected_channels(comm: Communicator) -> int:
@@ -181,6 +189,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verbose", action="store_true", help="each case before it runs")
     chosen = parser.parse_args()
     world = MPI.COMM_WORLD
     failures = []
@@ -192,6 +201,8 @@ def main() -> int:
         stream = Stream()
         for _ in range(chosen.sample):
             case = draw(rng, comm.size, connected)
+            if chosen.verbose and comm.rank == 0:
+                print(case, flush=True)
             try:
                 comm.set_rules([Rule(case.collective, knobs=case.knobs)])
                 problem = run_data(comm, case, stream) or what_differs(comm, case)

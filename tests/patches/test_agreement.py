@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks must have in common: init fails on all of them, soon, and says which rank and what."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launch import NEEDS_MPIRUN, mpirun
+
+pytestmark = NEEDS_MPIRUN
+BEGIN = str(Path(__file__).with_name("begin.py"))
+RULE = "allreduce,-1,-1,ring,simple,1,-1,-1\n"
+
+
+def begin(environments: list[dict[str, str]]) -> list[str]:
+    """What each rank says. The whole job may take a minute; each rank's own init 10 s."""
+    done = mpirun(len(environments), [sys.executable, BEGIN, json.dumps(environments)], timeout_s=60)
+    lines = re.findall(r"^rank \d+ ([\d.]+) s: (.*)$", done.stdout, re.MULTILINE)
+    assert len(lines) == len(environments), done.stdout + done.stderr
+    assert all(float(seconds) < 10 for seconds, _ in lines), lines
+    return [said for _, said in lines]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> str:
+    (tmp_path / "plan.csv").write_text(RULE)
+    return str(tmp_path / "plan.csv")
+
+
+def test_the_same_rules_in_other_words(plan: str, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text(f"# another file, the same rules\n{RULE.strip()},-1,-1,-1,-1,-1\n")
+    said = begin([{"LAGOM_PLAN": plan, "LAGOM_REQUIRE": "1"}, {"LAGOM_PLAN": str(tmp_path / "other.csv")}])
+    assert said == ["works", "works"]
+
+
+def test_another_plan(plan: str, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text(RULE + RULE)
+    said = begin([{"LAGOM_PLAN": plan}, {"LAGOM_PLAN": plan}, {"LAGOM_PLAN": str(tmp_path / "other.csv")}])
+    assert len(set(said)) == 1
+    assert re.fullmatch(r"ranks differ: LAGOM_PLAN of rank 2 has 2 rules, .*, of rank 0 1 rules, .*", said[0])
+
+
+@pytest.mark.parametrize("without", [0, 1])
+def test_no_plan_on_one_rank(plan: str, without: int) -> None:
+    said = begin([{} if rank == without else {"LAGOM_PLAN": plan} for rank in range(2)])
+    assert len(set(said)) == 1
+    assert said[0].startswith("ranks differ: LAGOM_PLAN of rank 1")
+    assert "no plan" in said[0]
+
+
+def test_a_malformed_plan_on_one_rank(plan: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text(f"# one\n{RULE}allreduce,0,10,rong,ll,1,-1,-1\n")
+    said = begin([{"LAGOM_PLAN": plan}, {"LAGOM_PLAN": str(bad)}, {"LAGOM_PLAN": plan}])
+    assert len(set(said)) == 1
+    assert said[0].startswith(f"LAGOM_PLAN cannot be used on rank 1: {bad}:3:16: unknown algorithm 'rong'")
+
+
+def test_an_unreadable_plan(plan: str, tmp_path: Path) -> None:
+    said = begin([{"LAGOM_PLAN": str(tmp_path / "none.csv")}, {"LAGOM_PLAN": plan}])
+    assert set(said) == {f"LAGOM_PLAN cannot be used on rank 0: {tmp_path / 'none.csv'}: cannot be opened: No such file or directory"}
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [("NCCL_ALGO", "ring", "tree"), ("NCCL_BUFFSIZE", "4194304", "2097152"), ("NCCL_MAX_NCHANNELS", "4", None)],
+)
+def test_the_environment_that_decides_how_collectives_run(name: str, first: str, second: str | None) -> None:
+    said = begin([{name: first}, {} if second is None else {name: second}])
+    assert set(said) == {f"ranks differ: {name} of rank 1 is '{second or ''}', of rank 0 '{first}'"}
+
+
+def test_a_plan_is_required() -> None:
+    assert set(begin([{}, {"LAGOM_REQUIRE": "1"}])) == {
+        "LAGOM_REQUIRE is set on rank 1, but LAGOM_PLAN names no plan"
+    }
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_a_stock_rank_among_patched_ones() -> None:
+    """Both kinds fail in NCCL's own check of versions."""
+    built = subprocess.run(
+        [sys.executable, "-m", "lagom", "build", "--stock", "--functions", "AllGather RING SIMPLE"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    stock = Path(built.stdout.split()[-1])
+    library = stock if stock.is_file() else stock / "libnccl.so.2"
+    said = begin([{}, {"LAGOM_NCCL": str(library)}])
+    assert all("Mismatched NCCL version" in line for line in said), said

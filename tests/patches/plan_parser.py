@@ -59,7 +59,7 @@ class CError(ctypes.Structure):
     )
 
 
-class PlanFault(Exception):
+class PlanFaultError(Exception):
     """A text that is no plan."""
 
     def __init__(self, error: CError) -> None:
@@ -101,13 +101,13 @@ class Parser:
         data = text.encode() if isinstance(text, str) else text
         plan, error = CPlan(), CError()
         if self.c.ncclPlanParse(data, len(data), file.encode(), ctypes.byref(plan), ctypes.byref(error)) != 0:
-            raise PlanFault(error)
+            raise PlanFaultError(error)
         return self._rules(plan)
 
     def read(self, path: Path) -> list[Rule]:
         plan, error = CPlan(), CError()
         if self.c.ncclPlanRead(str(path).encode(), ctypes.byref(plan), ctypes.byref(error)) != 0:
-            raise PlanFault(error)
+            raise PlanFaultError(error)
         return self._rules(plan)
 
     def match(self, rules: list[Rule], call: Call) -> int:

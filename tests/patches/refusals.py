@@ -37,13 +37,15 @@ REFUSED = [
     ("all_reduce", Knobs(channels=64), "rule 0 of AllReduce: channels=64, but this communicator has {n} connected; "
      "allowed: 1 to {n}"),
     ("broadcast", Knobs("ring", "simple", channels=63), "channels=63"),
-    ("all_reduce", Knobs("nvls"), "algorithm=nvls protocol=-1 is not possible for it on this communicator; possible: tree/"),
+    ("all_reduce", Knobs("nvls"), "algorithm=nvls protocol=-1 is not possible for it on this communicator; "
+     "possible: tree/"),
     ("all_reduce", Knobs("nvls_tree"), "algorithm=nvls_tree"),
     ("all_gather", Knobs("pat"), "algorithm=pat protocol=-1 is not possible"),
     ("all_reduce", Knobs("collnet_direct", "simple"), "algorithm=collnet_direct protocol=simple is not possible"),
     ("all_reduce", Knobs("collnet_chain"), "algorithm=collnet_chain"),
     ("all_gather", Knobs("ring", threads=640, protocol=None, channels=1), "threads=640: ring/ll runs with 64 to 512"),
-    ("reduce", Knobs("ring", "simple", chunk_bytes=1 << 20), "chunk_bytes=1048576: ring/simple runs with 512 to 524288"),
+    ("reduce", Knobs("ring", "simple", chunk_bytes=1 << 20), "chunk_bytes=1048576: ring/simple runs with 512 to "
+     "524288"),
     ("broadcast", Knobs("ring", "simple", chunk_bytes=(512 << 10) + 512), "ring/simple runs with 512 to 524288"),
     ("all_reduce", Knobs("ring", "simple", chunk_bytes=(2 << 20) + 512), "ring/simple runs with 512 to 2097152"),
     ("all_reduce", Knobs("tree", "simple", chunk_bytes=1 << 20), "tree/simple runs with 512 to 524288"),

@@ -25,9 +25,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def library_parts(library: ctypes.CDLL, count: int, element_bytes: int, n_channels: int) -> list[int]:
     each, last = ctypes.c_size_t(), ctypes.c_size_t()
     function = library._Z10lagomPartsmmiPmS_
-    function(
-        ctypes.c_size_t(count), ctypes.c_size_t(element_bytes), n_channels, ctypes.byref(each), ctypes.byref(last)
-    )
+    function(ctypes.c_size_t(count), ctypes.c_size_t(element_bytes), n_channels, ctypes.byref(each), ctypes.byref(last))
     return [each.value] * (n_channels - 1) + [last.value]
 
 

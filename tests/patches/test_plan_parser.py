@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from patches.plan_parser import SOURCE, Call, Parser, PlanFault, compile_shared
+from patches.plan_parser import SOURCE, Call, Parser, PlanFaultError, compile_shared
 
 GOOD = "allreduce,0,65536,tree,ll128,4,1,8,-1,-1,640,1920,-1"
 
@@ -100,7 +100,7 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "line", "column", "reason"), BAD, ids=range(len(BAD)))
 def test_refused_with_place_and_reason(parser: Parser, text: str, line: int, column: int, reason: str) -> None:
-    with pytest.raises(PlanFault) as fault:
+    with pytest.raises(PlanFaultError) as fault:
         parser.parse(text, "some/plan.csv")
     assert (fault.value.file, fault.value.line, fault.value.column) == ("some/plan.csv", line, column)
     assert reason in fault.value.reason
@@ -110,7 +110,7 @@ def test_files(parser: Parser, tmp_path: Path) -> None:
     (tmp_path / "plan.csv").write_text(GOOD + "\n")
     assert len(parser.read(tmp_path / "plan.csv")) == 1
     for path, reason in [(tmp_path / "none.csv", "No such file"), (tmp_path, "is not a file")]:
-        with pytest.raises(PlanFault) as fault:
+        with pytest.raises(PlanFaultError) as fault:
             parser.read(path)
         assert (fault.value.line, fault.value.column) == (0, 0)
         assert reason in fault.value.reason

@@ -82,8 +82,10 @@ inline void counter_stored(const volatile void* counter, std::uint64_t value) {
   for (std::uint64_t v = first; v <= value; ++v) put_stamp(counter_entry(counter, v), stamp);
 }
 
-// After a wait until `counter` had reached `needed`, whether or not the wait had to look.
+// After a wait until `counter` had reached `needed`, whether or not the wait had to look. While a FIFO is new its first
+// slots are free without anybody saying so: what is needed is not above 0, and that entry is a later value's.
 inline void counter_waited(const volatile void* counter, std::uint64_t needed) {
+  if (std::int64_t(needed) <= 0) return;
   const void* address = const_cast<const void*>(counter);
   if (rt::page_owner(address) == rt::kOwnerNone) return;
   take_stamp(hostcuda_device_thread, address, counter_entry(counter, needed));

@@ -94,6 +94,17 @@ CASES = {
         grid.clock.epoch = 1;
         CHECK(!finish(std::move(grid)).failed);
     """,
+    "free_slots_of_a_new_fifo_cost_nothing": """
+        auto* counter = reinterpret_cast<volatile std::uint64_t*>(map_windows());
+        GridSpec grid = spec([&] {
+          self().vt_ps = 100; counter_stored(counter, 1); *counter = 1;
+          self().vt_ps = 0;
+          for (std::int64_t value = -7; value <= 0; ++value) counter_waited(counter, std::uint64_t(value));
+          CHECK(self().vt_ps == 0);
+        }, 1, 1);
+        grid.clock.epoch = 1;
+        CHECK(!finish(std::move(grid)).failed);
+    """,
     "a_jump_reaches_the_values_between": """
         auto* counter = reinterpret_cast<volatile std::uint64_t*>(map_windows());
         GridSpec grid = spec([&] {

@@ -83,11 +83,10 @@ HC_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   std::lock_guard<std::mutex> guard(runtime_lock());
   const auto found = streams().find(handle);
   if (found == streams().end()) return report(cudaErrorInvalidResourceHandle);
-  Device* device = found->second->device;
-  found->second->destroyed = true;  // what is in it still runs
+  const StreamRef stream = std::move(found->second);
   streams().erase(found);
-  ++device->events;
-  device->work.notify_one();
+  stream->destroyed = true;  // what is in it still runs, and the executor lets go of it then
+  if (stream->queue.empty()) std::erase(stream->device->streams, stream);
   return cudaSuccess;
 }
 
@@ -101,9 +100,7 @@ HC_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 HC_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   HC_STREAM(stream, handle);
-  std::vector<OpRef> ops{stream->last};
-  // Work of blocking streams that the default stream would have to wait for is not in it, only ordered before it.
-  return report(wait_for(lock, stream->device, ops));
+  return report(wait_for(lock, stream->device, {stream->last}));
 }
 
 HC_EXPORT cudaError_t cudaStreamQuery(cudaStream_t handle) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/clock_glue.h"
 
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -15,24 +14,11 @@
 namespace hostcuda::rt {
 namespace {
 
-const char* section_of(LinkClass link) {
-  switch (link) {
-    case kLinkNvlink: return "nvlink";
-    case kLinkPcie: return "pcie";
-    default: return "host";
-  }
-}
-
-std::uint64_t rate_of(const ini::File& file, LinkClass link) {
-  return static_cast<std::uint64_t>(std::llround(file.number(section_of(link), "gbps") * 1e9));
-}
-
 clock::Links links_of(const Machine& m) {
   clock::Links links;
   for (const LinkClass link : {kLinkHost, kLinkNvlink, kLinkPcie}) {
-    links.bytes_per_s[link] = rate_of(m.file, link);
-    links.latency_ps[link] =
-        static_cast<std::uint64_t>(std::llround(m.file.number(section_of(link), "latency_us") * 1e6));
+    links.bytes_per_s[link] = m.links[link].bytes_per_s;
+    links.latency_ps[link] = m.links[link].latency_ps;
   }
   return links;
 }
@@ -67,8 +53,8 @@ clock::HostThread* host_thread() {
 std::uint64_t link_bytes_per_s(int from_place, int to_place) {
   const Machine& m = *machine();
   if (from_place == to_place) return 0;
-  if (from_place == kHostMemory || to_place == kHostMemory) return rate_of(m.file, kLinkHost);
-  return rate_of(m.file, m.link(from_place, to_place));
+  const bool with_host = from_place == kHostMemory || to_place == kHostMemory;
+  return m.links[with_host ? kLinkHost : m.link(from_place, to_place)].bytes_per_s;
 }
 
 cudaError_t announce(const hostcudaLaunchInfo_t& info) {

@@ -2,8 +2,10 @@
 // The thread behind a device. It takes the heads of all streams in turn, runs a share of each that may run, and sleeps
 // when there is nothing to run. Grids that wait for another rank only poll; then it sleeps as well, a share of the time
 // that it has waited, so that an idle rank costs little and a short wait stays short.
+#include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +23,7 @@ using Time = std::chrono::steady_clock::time_point;
 using std::chrono::nanoseconds;
 
 bool g_stopping = false;  // with the lock: the process ends
+pid_t g_process = 0;      // whose threads the executors are
 std::vector<Device*>& running_devices() {
   static auto* devices = new std::vector<Device*>;
   return *devices;
@@ -56,9 +59,11 @@ bool is_ready(const Op& op) {
   return std::all_of(op.dependencies.begin(), op.dependencies.end(), [](const OpRef& other) { return other->done; });
 }
 
+// What a stream remembers of its last operation is that it is done; a staged copy must not live as long.
 void mark_done(const OpRef& op) {
   op->done = true;
   op->dependencies.clear();
+  op->work = nullptr;
 }
 
 void finish(const StreamRef& stream, const OpRef& op) {
@@ -106,9 +111,14 @@ simt::Progress run_grid(std::unique_lock<std::mutex>& lock, Device* device, cons
     lock.lock();
     return progress;
   }
-  const simt::GridResult result = simt::grid_result(op->running);
+  simt::GridResult result = simt::grid_result(op->running);
   simt::grid_destroy(op->running);
-  if (op->clock && !result.failed) timeline().executed(op->clock, result);
+  try {
+    if (op->clock && !result.failed) timeline().executed(op->clock, result);
+  } catch (const std::exception& refused) {
+    result.failed = true;
+    result.error = refused.what();
+  }
   lock.lock();
   op->running = nullptr;
   if (result.failed) fail(device, cudaErrorLaunchFailure, *op, result.error);
@@ -129,7 +139,6 @@ void run_callbacks(Device* device) {
     lock.unlock();
     op->work();
     lock.lock();
-    op->work = nullptr;
     op->called_back = true;
     announce_done();
   }
@@ -214,9 +223,16 @@ void run_device(Device* device) {
   }
 }
 
+// Of a fork only the calling thread survives, and our memory stays shared with the parent: as with CUDA, the child cannot
+// use devices that the parent has used.
+void lose_devices() {
+  for (Device* device : running_devices()) device->failure = cudaErrorInitializationError;
+}
+
 // Runs before the destructors of libraries that were loaded when the first operation came, so that no device code runs
 // on their remains.
 void stop_all() {
+  if (::getpid() != g_process) return;
   std::vector<Device*> devices;
   {
     std::lock_guard<std::mutex> guard(runtime_lock());
@@ -255,7 +271,11 @@ void announce_done() {
 
 void start_executor(Device* device) {
   if (device->executor.joinable() || g_stopping) return;
-  if (running_devices().empty()) std::atexit(stop_all);
+  if (running_devices().empty()) {
+    g_process = ::getpid();
+    std::atexit(stop_all);
+    ::pthread_atfork(nullptr, nullptr, lose_devices);
+  }
   running_devices().push_back(device);
   device->executor = std::thread(run_device, device);
 }

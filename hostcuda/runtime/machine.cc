@@ -2,7 +2,6 @@
 #include "runtime/machine.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,8 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+
+#include "clock/gpu.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -20,11 +21,6 @@ constexpr int kMostDevices = 64;  // owners are one byte, and NCCL's own tables 
 std::string folder_of(const std::string& path) {
   const auto slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
-}
-
-bool is_file(const std::string& path) {
-  struct stat info;
-  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
 std::string environment(const char* name) {
@@ -71,6 +67,14 @@ GpuInfo read_gpu(const ini::File& file) {
   return gpu;
 }
 
+LinkFigures read_link(const ini::File& file, const char* section) {
+  const double gbps = file.number(section, "gbps"), latency_us = file.number(section, "latency_us");
+  if (gbps <= 0 || gbps > 1e6 || latency_us < 0 || latency_us > 1e6) {
+    throw ini::Error(file.path() + ": [" + section + "] needs gbps in 0..1000000, above 0, and latency_us in 0..1000000");
+  }
+  return {static_cast<std::uint64_t>(std::llround(gbps * 1e9)), static_cast<std::uint64_t>(std::llround(latency_us * 1e6))};
+}
+
 std::vector<int> visible_devices(int gpus) {
   std::vector<int> visible;
   const char* told = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -91,6 +95,32 @@ std::vector<int> visible_devices(int gpus) {
   return visible;
 }
 
+// GPUs of a topology file; there have to be some.
+std::vector<TopologyGpu> read_gpus(const std::string& topology) {
+  std::vector<TopologyGpu> gpus = read_topology(topology);
+  if (gpus.empty() || gpus.size() > kMostDevices) {
+    throw TopologyError(topology + ": " + std::to_string(gpus.size()) + " GPUs; 1 to " + std::to_string(kMostDevices) +
+                        " are possible");
+  }
+  return gpus;
+}
+
+// Takes the GPUs from the user's file. Where it tells no NVLinks they are joined as those of the machine are.
+void use_topology(Machine* machine, const std::string& path) {
+  std::vector<TopologyGpu> theirs = read_gpus(path);
+  const bool tells_links =
+      std::any_of(theirs.begin(), theirs.end(), [](const TopologyGpu& gpu) { return !gpu.nvlinks.empty(); });
+  for (std::size_t i = 0; !tells_links && i < theirs.size() && i < machine->gpus.size(); ++i) {
+    theirs[i].nvlinks = machine->gpus[i].nvlinks;
+    for (NvLink& link : theirs[i].nvlinks) {
+      const int peer = machine->find_bus_id(link.target);
+      if (peer >= 0 && peer < static_cast<int>(theirs.size())) link.target = theirs[peer].bus_id;
+    }
+  }
+  machine->gpus = std::move(theirs);
+  machine->topology_path = path;
+}
+
 std::unique_ptr<Machine> load() {
   auto machine = std::make_unique<Machine>();
   const std::string data = data_folder();
@@ -105,37 +135,20 @@ std::unique_ptr<Machine> load() {
   if (gpu.find('/') == std::string::npos) gpu = data + "/gpus/" + gpu + ".ini";
   machine->gpu_file = ini::File::read(gpu);
   machine->gpu = read_gpu(machine->gpu_file);
+  clock::Gpu::read(machine->gpu_file);  // what is wrong in there should be heard of now, not at the first kernel
+  machine->links[kLinkHost] = read_link(machine->file, "host");
+  machine->links[kLinkNvlink] = read_link(machine->file, "nvlink");
+  machine->links[kLinkPcie] = read_link(machine->file, "pcie");
 
   std::string topology = machine->file.text("machine", "topology");
   if (topology.front() != '/') topology = folder_of(machine->path) + "/" + topology;
   machine->topology_path = topology;
-  machine->gpus = read_topology(topology);
-  if (machine->gpus.empty() || machine->gpus.size() > kMostDevices) {
-    throw TopologyError(topology + ": " + std::to_string(machine->gpus.size()) + " GPUs; 1 to " +
-                        std::to_string(kMostDevices) + " are possible");
-  }
+  machine->gpus = read_gpus(topology);
 
-  // The user's topology wins: its GPUs are this machine's, and where it tells no NVLinks ours are joined as before.
+  // The user's topology wins, unless it is one that this library has set for the program that started this one.
   const std::string users = environment("NCCL_TOPO_FILE");
   if (!users.empty() && users != environment("HOSTCUDA_TOPO_FILE")) {
-    machine->topology_from_user = true;
-    if (is_file(users)) {
-      std::vector<TopologyGpu> theirs = read_topology(users);
-      const bool tell_links =
-          std::any_of(theirs.begin(), theirs.end(), [](const TopologyGpu& gpu) { return !gpu.nvlinks.empty(); });
-      if (theirs.size() > kMostDevices) throw TopologyError(users + ": more GPUs than 64");
-      if (!tell_links) {
-        for (std::size_t i = 0; i < theirs.size() && i < machine->gpus.size(); ++i) {
-          theirs[i].nvlinks = machine->gpus[i].nvlinks;
-          for (NvLink& link : theirs[i].nvlinks) {
-            const int peer = machine->find_bus_id(link.target);
-            if (peer >= 0 && peer < static_cast<int>(theirs.size())) link.target = theirs[peer].bus_id;
-          }
-        }
-      }
-      if (!theirs.empty()) machine->gpus = std::move(theirs);
-      machine->topology_path = users;
-    }
+    use_topology(machine.get(), users);
   }
   machine->visible = visible_devices(static_cast<int>(machine->gpus.size()));
   return machine;

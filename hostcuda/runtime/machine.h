@@ -25,15 +25,20 @@ struct GpuInfo {
   int clock_khz = 0;
 };
 
+// One direction of a link between two devices, or a device and the host.
+struct LinkFigures {
+  std::uint64_t bytes_per_s = 0, latency_ps = 0;
+};
+
 struct Machine {
   std::string name, path;
   std::string topology_path;
   ini::File file;      // the machine's own description
   ini::File gpu_file;  // the description of its GPUs
   GpuInfo gpu;
+  LinkFigures links[4];  // by LinkClass; local is left empty
   std::vector<TopologyGpu> gpus;     // all of the machine
   std::vector<int> visible;          // program's device number -> place in gpus (CUDA_VISIBLE_DEVICES)
-  bool topology_from_user = false;   // NCCL_TOPO_FILE was set by the user
 
   int device_count() const { return static_cast<int>(visible.size()); }
   // Place in gpus of a bus id, -1 where there is none.

@@ -15,6 +15,7 @@ CASES = {
     "launch_completion_event": "",
     "capture_is_refused": "cudaStreamBeginCapture (CUDA graphs) is not offered",
     "handles_that_are_none": "",
+    "forked_child": "",
 }
 
 

@@ -94,6 +94,13 @@ def test_the_users_topology_wins(run: Run, tmp_path: Path) -> None:
     assert "links 4 to 0000:00:1D.0" in nvml[0]  # still a pair of A40s
 
 
+def test_a_topology_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    done = run("ask", "devices", env={"NCCL_TOPO_FILE": str(tmp_path / "none.xml")})
+    assert complaints(done) == [
+        f"hostcuda: no machine to simulate: {tmp_path}/none.xml: cannot be read: No such file or directory"
+    ]
+
+
 def test_a_child_is_not_bound_to_its_parents_topology(run: Run) -> None:
     inherited = topology_of(run("ask", "devices").stdout)
     env = {"NCCL_TOPO_FILE": inherited, "HOSTCUDA_TOPO_FILE": inherited, "HOSTCUDA_MACHINE": "h100x8"}
@@ -118,6 +125,17 @@ BROKEN = {
     "key missing": ({"small.ini": "[machine]\nname = x\n"}, "", r"small.ini: key 'gpu' is missing from section"),
     "not a number": ({"gpu.ini": re.sub(r"(?m)^sms *=.*", "sms = many", GPU)}, "", r"gpu.ini:\d+: sms = 'many' is not"),
     "out of range": ({"gpu.ini": re.sub(r"(?m)^sms *=.*", "sms = 0", GPU)}, "", r"gpu.ini: sms = 0 is outside of"),
+    "no link": ({"small.ini": MACHINE.format(folder="{folder}")}, "", r"small.ini: key 'gbps' is missing from section"),
+    "a link without rate": (
+        {"small.ini": "{machine}[host]\ngbps = 0\nlatency_us = 1\n"},
+        "",
+        r"\[host\] needs gbps in",
+    ),
+    "half a GPU": (
+        {"gpu.ini": GPU[: GPU.index("[gpu]")] + GPU[GPU.index("[gpu]") :].split("\n[")[0]},
+        "",
+        r"gpu.ini: ",
+    ),
     "an element left open": ({"small.xml": "<system>\n<cpu>\n"}, "", r"small.xml:\d+: <cpu> is not closed"),
     "closes nothing": ({"small.xml": "<system></cpu>"}, "", r"small.xml:1: </cpu> closes nothing"),
     "no quotes": ({"small.xml": "<system version=1/>"}, "", r"small.xml:1: attribute 'version' has no value"),
@@ -147,6 +165,7 @@ def test_a_wrong_description_is_one_line(run: Run, small_machine: Path, what: st
         if text is None:
             (small_machine / name).unlink()
         else:
+            text = text.replace("{machine}", MACHINE).replace("{folder}", str(small_machine))
             (small_machine / name).write_text(text)
     chosen = machine.format(folder=small_machine) or str(small_machine / "small.ini")
     for case in ("devices", "nothing_works_without_a_machine"):

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -163,6 +165,24 @@ CASE(handles_that_are_none) {
   float ms;
   GIVES(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, timing, no_timing));
   GIVES(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, timing, never));
+}
+
+// A forked child has none of our threads: it is told so, and can end in the ordinary way.
+CASE(forked_child) {
+  cudaStream_t stream = new_stream();
+  Gate gate;
+  gate.hold(stream);
+  const pid_t child = fork();
+  if (child == 0) {
+    void* made;
+    GIVES(cudaErrorInitializationError, cudaStreamSynchronize(stream));
+    GIVES(cudaErrorInitializationError, cudaMalloc(&made, 1));
+    std::exit(0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  gate.open();
+  OK(cudaStreamSynchronize(stream));
 }
 
 int main(int argc, char** argv) { return run_case(argc, argv); }

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory: shadows, owners, sharing between processes, questions about pointers, limits."""
 
-from pathlib import Path
-
 import pytest
 from hostcuda.runtime.conftest import Run
 
@@ -17,14 +15,13 @@ CASES = [
     "wrong_addresses",
     "device_memory_is_limited",
     "allocations_are_cheap",
+    "no_name_is_left_behind",
 ]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_memory(run: Run, case: str) -> None:
-    before = sorted(Path("/dev/shm").iterdir())
     run("memory", case)
-    assert sorted(Path("/dev/shm").iterdir()) == before
 
 
 def test_every_case_is_run(run: Run) -> None:

@@ -359,4 +359,21 @@ CASE(allocations_are_cheap) {
   CHECK(usage.ru_maxrss < 100 << 10);  // KiB; the allocations are 12 GiB
 }
 
+// Memory is shared through files without names: nothing can be left behind.
+CASE(no_name_is_left_behind) {
+  device_array<char>(kBytes);
+  void* host;
+  OK(cudaMallocHost(&host, kBytes));
+  FILE* maps = std::fopen("/proc/self/maps", "r");
+  CHECK(maps != nullptr);
+  char line[4096];
+  bool found = false;
+  while (std::fgets(line, sizeof line, maps) != nullptr) {
+    CHECK(std::strstr(line, "/dev/shm") == nullptr);
+    found |= std::strstr(line, "/memfd:hostcuda (deleted)") != nullptr;
+  }
+  std::fclose(maps);
+  CHECK(found);
+}
+
 int main(int argc, char** argv) { return run_case(argc, argv); }

@@ -276,6 +276,12 @@ _PRIMS_LL128_H = (
         1,
         "each slice",
     ),
+    Edit(
+        "      int misalignment = reinterpret_cast<uintptr_t>(src) % 16;\n",
+        "      __syncwarp();\n      int misalignment = reinterpret_cast<uintptr_t>(src) % 16;\n",
+        1,
+        "the slice before may still be read out of the warp's scratch: on a GPU the lanes are done with it together",
+    ),
 )
 
 # ---- bulk data ----

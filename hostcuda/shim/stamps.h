@@ -20,9 +20,11 @@ typedef long long StampWords __attribute__((vector_size(16), may_alias));
 
 inline constexpr unsigned kEpochShift = 48;
 inline constexpr std::uint64_t kTimeMask = (std::uint64_t{1} << kEpochShift) - 1;
-// A counter's shadow keeps the times of its last values: a reader may find a later value than the one it needs. No
-// writer runs further ahead than the FIFO's eight steps.
-inline constexpr std::uint64_t kCounterHistory = 8;
+// A counter's shadow keeps the times of its last values: a reader may find a later value than the one it needs. Where
+// data waits for each other, no writer runs further ahead than the FIFO's eight steps. Steps without data wait for
+// nothing, and an all-reduce of less than an element a rank has 2 (ranks - 1) of them in a row. NCCL gives each counter
+// a page, so there is room.
+inline constexpr std::uint64_t kCounterHistory = 64;
 
 [[gnu::always_inline]] inline std::uint8_t link_class(const simt::DeviceThread* self, const void* address) {
   return self->view->link_class_of_owner[rt::page_owner(address)];

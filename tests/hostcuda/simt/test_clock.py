@@ -112,7 +112,7 @@ CASES = {
           self().vt_ps = 900; counter_stored(counter, 5); *counter = 5;
           for (std::uint64_t value : {1, 2, 4, 5}) { self().vt_ps = 0; counter_waited(counter, value); CHECK(self().vt_ps == (value == 1 ? 100u : 900u)); }
           self().vt_ps = 5000; counter_stored(counter, 1000); *counter = 1000;
-          for (std::uint64_t value = 993; value <= 1000; ++value) { self().vt_ps = 0; counter_waited(counter, value); CHECK(self().vt_ps == 5000); }
+          for (std::uint64_t value = 1000 - kCounterHistory + 1; value <= 1000; ++value) { self().vt_ps = 0; counter_waited(counter, value); CHECK(self().vt_ps == 5000); }
         }, 1, 1);
         grid.clock.epoch = 1;
         CHECK(!finish(std::move(grid)).failed);

@@ -205,7 +205,8 @@ def main() -> int:
                 print(case, flush=True)
             try:
                 comm.set_rules([Rule(case.collective, knobs=case.knobs)])
-                problem = run_data(comm, case, stream) or what_differs(comm, case)
+                wrong_data, differs = run_data(comm, case, stream), what_differs(comm, case)
+                problem = wrong_data or differs
             except nccl.NcclError as error:
                 problem = f"refused: {error}"
             for rank, theirs in enumerate(world.allgather(problem)):

@@ -55,13 +55,13 @@ def test_a_malformed_plan_on_one_rank(plan: str, tmp_path: Path) -> None:
     bad.write_text(f"# one\n{RULE}allreduce,0,10,rong,ll,1,-1,-1\n")
     said = begin([{"LAGOM_PLAN": plan}, {"LAGOM_PLAN": str(bad)}, {"LAGOM_PLAN": plan}])
     assert len(set(said)) == 1
-    assert said[0].startswith(f"LAGOM_PLAN cannot be used on rank 1: {bad}:3:16: unknown algorithm 'rong'")
+    assert said[0].startswith(f"rank 1: LAGOM_PLAN cannot be used: {bad}:3:16: unknown algorithm 'rong'")
 
 
 def test_an_unreadable_plan(plan: str, tmp_path: Path) -> None:
     none = tmp_path / "none.csv"
     said = begin([{"LAGOM_PLAN": str(none)}, {"LAGOM_PLAN": plan}])
-    assert set(said) == {f"LAGOM_PLAN cannot be used on rank 0: {none}: cannot be opened: No such file or directory"}
+    assert set(said) == {f"rank 0: LAGOM_PLAN cannot be used: {none}: cannot be opened: No such file or directory"}
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,17 @@ def test_the_environment_that_decides_how_collectives_run(name: str, first: str,
 
 def test_a_plan_is_required() -> None:
     assert set(begin([{}, {"LAGOM_REQUIRE": "1"}])) == {"LAGOM_REQUIRE is set on rank 1, but LAGOM_PLAN names no plan"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("LAGOM_COUNTERS_FILE", "/nowhere/ops-%r.csv", "LAGOM_COUNTERS_FILE: /nowhere/ops-1.csv cannot be written"),
+        ("LAGOM_MAX_CHANNELS", "32", "LAGOM_MAX_CHANNELS is 32: this version connects no more"),
+        ("LAGOM_TEST_FALSIFY", "nothing", "LAGOM_TEST_FALSIFY is nothing: allowed are channels, threads, chunk"),
+    ],
+)
+def test_a_variable_that_cannot_be_obeyed_on_one_rank(variable: str, value: str, words: str) -> None:
+    said = begin([{}, {variable: value}])
+    assert len(set(said)) == 1
+    assert said[0].startswith(f"rank 1: {words}")

@@ -20,7 +20,7 @@
 #define LAGOM_BUILD_DIGEST "unknown"
 #endif
 
-static constexpr int layout = 1; /* of lagomAgreement; counts up with every change to it */
+static constexpr int layout = 2; /* of lagomAgreement; counts up with every change to it */
 static constexpr int versionMark = 0x40000000;
 
 /* Variables that decide how a collective runs and that NCCL itself never compares. */
@@ -30,7 +30,7 @@ static const char* const comparedVariables[] = {
   "NCCL_THREAD_THRESHOLDS", "NCCL_ALLGATHERV_ENABLE", "LAGOM_TEST_FALSIFY"};
 static constexpr int nCompared = sizeof(comparedVariables)/sizeof(comparedVariables[0]);
 
-enum planState : int32_t { planNone, planInForce, planFaulty };
+enum planState : int32_t { planNone, planInForce };
 
 struct lagomAgreement {
   uint64_t planDigest;
@@ -39,7 +39,7 @@ struct lagomAgreement {
   int32_t required;
   int32_t reserved;
   char build[72];
-  char planFault[360];
+  char fault[400];
   char variables[nCompared][40]; /* beginning of each value */
   uint64_t variableDigests[nCompared];
 };
@@ -59,6 +59,25 @@ static uint64_t textDigest(const char* text) {
   return h;
 }
 
+static std::string readPlan(lagomComm* l) {
+  ncclPlan plan;
+  ncclPlanError error;
+  if (ncclPlanRead(l->planPath.c_str(), &plan, &error) != 0) {
+    char where[64] = "";
+    if (error.line > 0) snprintf(where, sizeof(where), ":%d:%d", error.line, error.column);
+    return "LAGOM_PLAN cannot be used: " + l->planPath + where + ": " + error.reason;
+  }
+  l->rules.assign(plan.rules, plan.rules + plan.nRules);
+  l->planId = plan.digest;
+  ncclPlanFree(&plan);
+  return "";
+}
+
+static const char* setVariable(const char* name) {
+  const char* value = ncclGetEnv(name);
+  return value == nullptr || value[0] == '\0' ? nullptr : value;
+}
+
 ncclResult_t lagomCommInit(struct ncclComm* comm) {
   lagomComm* l = new (std::nothrow) lagomComm;
   if (l == nullptr) {
@@ -67,20 +86,21 @@ ncclResult_t lagomCommInit(struct ncclComm* comm) {
   }
   comm->lagom = l;
   l->required = lagomEnvFlag("LAGOM_REQUIRE");
-  const char* path = ncclGetEnv("LAGOM_PLAN");
-  if (path != nullptr && path[0] != '\0') {
+  if (const char* path = setVariable("LAGOM_PLAN")) {
     l->planPath = path;
-    ncclPlan plan;
-    ncclPlanError error;
-    if (ncclPlanRead(path, &plan, &error) == 0) {
-      l->rules.assign(plan.rules, plan.rules + plan.nRules);
-      l->planId = plan.digest;
-      ncclPlanFree(&plan);
-    } else {
-      char where[64] = "";
-      if (error.line > 0) snprintf(where, sizeof(where), ":%d:%d", error.line, error.column);
-      l->planFault = std::string(path) + where + ": " + error.reason;
-    }
+    l->fault = readPlan(l);
+  }
+  if (const char* pattern = setVariable("LAGOM_COUNTERS_FILE")) {
+    std::string fault;
+    if (!lagomCsvOpen(pattern, comm->rank, &l->csv, &fault)) l->fault = fault;
+  }
+  if (const char* channels = setVariable("LAGOM_MAX_CHANNELS")) {
+    l->fault = std::string("LAGOM_MAX_CHANNELS is ") + channels +
+               ": this version connects no more channels than NCCL itself; unset it";
+  }
+  const char* falsehood = setVariable("LAGOM_TEST_FALSIFY");
+  if (falsehood != nullptr && !lagomFalsehoodKnown(falsehood)) {
+    l->fault = std::string("LAGOM_TEST_FALSIFY is ") + falsehood + ": allowed are channels, threads, chunk";
   }
   return ncclSuccess;
 }
@@ -88,12 +108,12 @@ ncclResult_t lagomCommInit(struct ncclComm* comm) {
 static void describe(struct ncclComm* comm, lagomAgreement* mine) {
   lagomComm* l = comm->lagom;
   memset(mine, 0, sizeof(*mine));
-  mine->planState = !l->planFault.empty() ? planFaulty : l->planPath.empty() ? planNone : planInForce;
+  mine->planState = l->planPath.empty() ? planNone : planInForce;
   mine->planDigest = l->planId;
   mine->nRules = (int32_t)l->rules.size();
   mine->required = l->required;
   snprintf(mine->build, sizeof(mine->build), "%s", lagomBuildDigest());
-  snprintf(mine->planFault, sizeof(mine->planFault), "%s", l->planFault.c_str());
+  snprintf(mine->fault, sizeof(mine->fault), "%s", l->fault.c_str());
   for (int v = 0; v < nCompared; v++) {
     const char* value = ncclGetEnv(comparedVariables[v]);
     if (value == nullptr) continue;
@@ -112,8 +132,8 @@ static const char* planText(lagomAgreement const& a, char* text, size_t bytes) {
 static bool complain(std::vector<lagomAgreement> const& all) {
   int nRanks = (int)all.size();
   for (int r = 0; r < nRanks; r++) {
-    if (all[r].planState == planFaulty) {
-      WARN("LAGOM_PLAN cannot be used on rank %d: %s", r, all[r].planFault);
+    if (all[r].fault[0] != '\0') {
+      WARN("rank %d: %s", r, all[r].fault);
       return true;
     }
   }

@@ -146,26 +146,25 @@ static std::string expandPath(const char* pattern, int rank) {
   return path;
 }
 
-static ncclResult_t openCsv(lagomCounters* c, const char* pattern) {
+bool lagomCsvOpen(const char* pattern, int rank, FILE** file, std::string* fault) {
   lagomCsvFiles& all = csvFiles();
   std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.processRank < 0) all.processRank = c->place.rank;
+  if (all.processRank < 0) all.processRank = rank;
   std::string path = expandPath(pattern, all.processRank);
   for (auto& f : all.files) {
-    if (f.first == path) c->csv = f.second;
+    if (f.first != path) continue;
+    *file = f.second;
+    return true;
   }
-  if (c->csv == nullptr) {
-    c->csv = fopen(path.c_str(), "we");
-    if (c->csv == nullptr) {
-      WARN("LAGOM_COUNTERS_FILE: %s cannot be written: %s", path.c_str(), strerror(errno));
-      return ncclSystemError;
-    }
-    fputs(lagomCsvHeader(), c->csv);
-    fflush(c->csv);
-    all.files.emplace_back(path, c->csv);
+  *file = fopen(path.c_str(), "we");
+  if (*file == nullptr) {
+    *fault = "LAGOM_COUNTERS_FILE: " + path + " cannot be written: " + strerror(errno);
+    return false;
   }
-  all.users.insert(c);
-  return ncclSuccess;
+  fputs(lagomCsvHeader(), *file);
+  fflush(*file);
+  all.files.emplace_back(path, *file);
+  return true;
 }
 
 /* ---- life ---- */
@@ -197,13 +196,16 @@ fail:
 }
 
 ncclResult_t lagomCommReady(struct ncclComm* comm) {
-  const char* file = ncclGetEnv("LAGOM_COUNTERS_FILE");
-  bool toFile = file != nullptr && file[0] != '\0';
-  if (!toFile && !lagomEnvFlag("LAGOM_COUNTERS")) return ncclSuccess;
+  FILE* csv = comm->lagom->csv;
+  if (csv == nullptr && !lagomEnvFlag("LAGOM_COUNTERS")) return ncclSuccess;
   NCCLCHECK(createCounters(comm));
   lagomCounters* c = comm->lagom->counters;
-  if (toFile) NCCLCHECK(openCsv(c, file));
+  c->csv = csv;
   c->enabled = true;
+  if (csv != nullptr) {
+    std::lock_guard<std::mutex> lock(csvFiles().mutex);
+    csvFiles().users.insert(c);
+  }
   return ncclSuccess;
 }
 

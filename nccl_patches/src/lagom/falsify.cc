@@ -7,17 +7,23 @@
 
 #include <cstring>
 
-static lagomFalsehood readFalsehood() {
-  const char* what = ncclGetEnv("LAGOM_TEST_FALSIFY");
-  if (what == nullptr || what[0] == '\0') return lagomHonest;
-  WARN("LAGOM_TEST_FALSIFY=%s: descriptors are falsified on purpose; this is for tests only", what);
-  if (strcmp(what, "channels") == 0) return lagomFalseChannels;
-  if (strcmp(what, "threads") == 0) return lagomFalseThreads;
-  if (strcmp(what, "chunk") == 0) return lagomFalseChunk;
+static lagomFalsehood named(const char* name) {
+  if (strcmp(name, "channels") == 0) return lagomFalseChannels;
+  if (strcmp(name, "threads") == 0) return lagomFalseThreads;
+  if (strcmp(name, "chunk") == 0) return lagomFalseChunk;
   return lagomHonest;
 }
 
+bool lagomFalsehoodKnown(const char* name) { return named(name) != lagomHonest; }
+
+static lagomFalsehood fromEnvironment() {
+  const char* name = ncclGetEnv("LAGOM_TEST_FALSIFY");
+  if (name == nullptr || name[0] == '\0') return lagomHonest;
+  WARN("LAGOM_TEST_FALSIFY=%s: descriptors are falsified on purpose; this is for tests only", name);
+  return named(name);
+}
+
 lagomFalsehood lagomFalsify() {
-  static lagomFalsehood const falsehood = readFalsehood();
+  static lagomFalsehood const falsehood = fromEnvironment();
   return falsehood;
 }

@@ -5,6 +5,7 @@
 
 #include "lagom.h"
 
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@ struct lagomComm {
   std::vector<ncclKnobRule> rules;
   uint64_t planId = 0;   /* ncclPlanDigest of rules; 0 without any */
   std::string planPath;  /* LAGOM_PLAN, empty where it is not set */
-  std::string planFault; /* why that plan cannot be used, empty where it can */
+  std::string fault;     /* what is wrong with plan or environment on this rank, empty where nothing is */
   bool required = false; /* LAGOM_REQUIRE */
+  FILE* csv = nullptr;   /* LAGOM_COUNTERS_FILE; closed when the process ends */
   lagomCounters* counters = nullptr;
 };
 
@@ -26,10 +28,13 @@ bool lagomEnvFlag(const char* name);
 
 /* counters.cc */
 ncclResult_t lagomCountersFree(struct ncclComm* comm);
+/* Opens, or finds open, the file that LAGOM_COUNTERS_FILE names. False: *fault says why it cannot be written. */
+bool lagomCsvOpen(const char* pattern, int rank, FILE** file, std::string* fault);
 
 /* falsify.cc: breaks descriptors on purpose, see docs/knobs.md, "Proof that the proof works". */
 enum lagomFalsehood { lagomHonest, lagomFalseChannels, lagomFalseThreads, lagomFalseChunk };
 lagomFalsehood lagomFalsify();
+bool lagomFalsehoodKnown(const char* name);
 
 const char* lagomBuildDigest();
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pytest
 
 NEEDS_MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun")
-LAGOM = [sys.executable, "-m", "lagom"]
+LAGOM = [sys.executable, "-P", "-m", "lagom"]
 _OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

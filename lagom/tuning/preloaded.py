@@ -65,10 +65,11 @@ def run_preloaded(mpi_comm: MPI.Intracomm, program: Program) -> LocalRun:
     for stale in (result, counters_path(program.folder, rank), *([identity] if rank == 0 else [])):
         stale.unlink(missing_ok=True)
     mpi_comm.barrier()  # before rank 0's new id appears, the old one is gone for everybody
-    command = [sys.executable, "-m", "lagom", "run", "--plan", str(program.plan)]
+    # -P: a folder "lagom" where the caller happens to be, a checkout say, is not the installed package.
+    command = [sys.executable, "-P", "-m", "lagom", "run", "--plan", str(program.plan)]
     # The library itself puts its rank in.
     command += ["--counters", str(program.folder / "counters-rank%r.csv"), "--"]
-    command += [sys.executable, "-m", "lagom.device.replay", program.workload]
+    command += [sys.executable, "-P", "-m", "lagom.device.replay", program.workload]
     command += ["--rank", str(rank), "--ranks", str(size), "--device", str(program.device)]
     command += ["--id-file", str(identity), "--result", str(result), "--parent", str(os.getpid())]
     with log.open("wb") as output:

@@ -22,7 +22,7 @@ def stock() -> str:
     if named:
         return named
     built = subprocess.run(
-        [sys.executable, "-m", "lagom", "build", "--stock", "--functions", FUNCTIONS],
+        [sys.executable, "-P", "-m", "lagom", "build", "--stock", "--functions", FUNCTIONS],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     said = Path(built.stdout.split()[-1])

@@ -37,8 +37,8 @@ REFUSED = [
     ("all_reduce", Knobs(channels=64), "rule 0 of AllReduce: channels=64, but this communicator has {n} connected; "
      "allowed: 1 to {n}"),
     ("broadcast", Knobs("ring", "simple", channels=63), "channels=63"),
-    ("all_reduce", Knobs("nvls"), "algorithm=nvls protocol=-1 is not possible for it on this communicator; "
-     "possible: tree/"),
+    ("all_reduce", Knobs("nvls"), "algorithm=nvls protocol=-1 is not possible for it on this communicator of "
+     "2 ranks; possible: tree/"),
     ("all_reduce", Knobs("nvls_tree"), "algorithm=nvls_tree"),
     ("all_gather", Knobs("pat"), "algorithm=pat protocol=-1 is not possible"),
     ("all_reduce", Knobs("collnet_direct", "simple"), "algorithm=collnet_direct protocol=simple is not possible"),

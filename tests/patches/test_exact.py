@@ -101,3 +101,9 @@ def test_a_plan_is_in_force_in_an_unchanged_program(tmp_path: Path) -> None:
             assert row["channel_sm"].count(";") == int(row["used_channels"]) - 1
             assert int(row["start_ns"]) < int(row["stop_ns"])
             assert int(row["wait_ns"]) + int(row["move_ns"]) == int(row["sm_ns"])
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_groups_of_tuned_and_untuned_collectives(ranks: int) -> None:
+    done = mpirun(ranks, [sys.executable, str(HERE / "grouped.py")], NVLINK, 200)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

@@ -45,7 +45,6 @@ static std::string listPairs(float (*table)[NCCL_NUM_PROTOCOLS]) {
 }
 
 ncclResult_t lagomFilterPairs(struct ncclComm* comm, struct ncclTaskColl* task, float** collCostTable) {
-  (void)comm;
   lagomTask const& t = task->lagom;
   if (!t.tuned) return ncclSuccess;
   float (*table)[NCCL_NUM_PROTOCOLS] = (float (*)[NCCL_NUM_PROTOCOLS])collCostTable;
@@ -62,9 +61,9 @@ ncclResult_t lagomFilterPairs(struct ncclComm* comm, struct ncclTaskColl* task, 
   if (left) return ncclSuccess;
   const char* algorithm = ncclPlanAlgorithmName(t.asked.algorithm);
   const char* protocol = ncclPlanProtocolName(t.asked.protocol);
-  WARN("%s of %s: algorithm=%s protocol=%s is not possible for it on this communicator; possible: %s",
+  WARN("%s of %s: algorithm=%s protocol=%s is not possible for it on this communicator of %d ranks; possible: %s",
        origin(t).c_str(), ncclFuncToString(task->func), algorithm ? algorithm : "-1", protocol ? protocol : "-1",
-       possible.c_str());
+       comm->nRanks, possible.c_str());
   return ncclInvalidUsage;
 }
 
@@ -195,8 +194,12 @@ bool lagomForcedChunk(struct ncclTaskColl const* task, int* chunkSize) {
 ncclResult_t lagomCheckBuilt(int devFuncId, const char* func, const char* redOp, const char* type, const char* algo,
                              const char* proto) {
   if (devFuncId != ncclDevFuncNopId) return ncclSuccess;
-  WARN("this libnccl was built without the device function %s %s %s %s %s; build it with all functions, or add this one",
-       func, redOp, type, algo, proto);
+  std::string name;
+  for (const char* word : {func, redOp, type, algo, proto}) {
+    if (word[0] != '\0') name += (name.empty() ? "" : " ") + std::string(word);
+  }
+  WARN("this libnccl was built without the device function %s; build it with all functions, or add this one",
+       name.c_str());
   return ncclInvalidUsage;
 }
 

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import NEEDS_MPIRUN, mpirun
+from launch import NEEDS_MPIRUN, mpirun, run
 
 import lagom.nccl as nccl
 
 PROGRAM = Path(__file__).parent / "two_ranks.py"
+THREADS = Path(__file__).parent / "two_threads.py"
 
 
 def times(seed: int) -> list[str]:
@@ -43,3 +44,15 @@ def test_two_ranks_that_hold_each_other_up() -> None:
             loop.kill()
             loop.wait()
     assert times(2) == first
+
+
+@pytest.mark.usefixtures("on_cpus")
+def test_two_ranks_in_one_process() -> None:
+    """A thread and a device each: which of them gets a lock first must not show."""
+    outputs = []
+    for _ in range(3):
+        done = run([sys.executable, str(THREADS)])
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    assert len(outputs[0].splitlines()) == 20
+    assert len(set(outputs)) == 1

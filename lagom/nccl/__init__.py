@@ -10,7 +10,13 @@
 The library is found when it is first needed (see :func:`library`); a stock NCCL works, without knobs and counters.
 """
 
-from ._native import CudaError, LibraryError, NcclError
+try:
+    from ._native import CudaError, LibraryError, NcclError
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"{__path__[0]} holds the sources of lagom.nccl, not a build of it; leave the folder that has lagom/ in it, "
+        "or start Python with -P, and the installed package is found (pip install . installs it)"
+    ) from missing
 from .communicator import Communicator, Config, group
 from .counters import ChannelRecord, Counters, CountersStatus, OpRecord
 from .devices import DeviceInfo, device_count, device_info, host_time_ns, set_device, synchronize

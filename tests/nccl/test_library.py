@@ -89,7 +89,7 @@ def stock(folder: Path, **results: int) -> Path:
 def python(code: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("LAGOM_", "LD_", "NCCL_", "OMPI_", "PMIX_"))}
     return subprocess.run(
-        [sys.executable, "-c", "import lagom.nccl as nccl\n" + code],
+        [sys.executable, "-P", "-c", "import lagom.nccl as nccl\n" + code],
         env={**kept, "LAGOM_CACHE": str(cache), **environment},
         capture_output=True,
         text=True,
@@ -106,6 +106,17 @@ def last_error(done: subprocess.CompletedProcess[str]) -> str:
 def test_no_library_says_where_it_was_looked_for(tmp_path: Path) -> None:
     error = last_error(python("nccl.library()", tmp_path))
     assert "LibraryError: no NCCL library found" in error and str(tmp_path / "lib") in error and "lagom build" in error
+
+
+def test_a_folder_of_sources_says_that_it_is_not_built(tmp_path: Path) -> None:
+    package = tmp_path / "lagom" / "nccl"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
+    sources = Path(__file__).parents[2] / "lagom" / "nccl"
+    (package / "__init__.py").write_text((sources / "__init__.py").read_text())
+    command = [sys.executable, "-c", "import lagom.nccl"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert f"{package} holds the sources of lagom.nccl" in last_error(done) and "-P" in last_error(done)
 
 
 def test_importing_needs_no_library(tmp_path: Path) -> None:

@@ -1,19 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options and rules shared by all tests."""
 
-import os
+from pathlib import Path
 
+import full_journal
 import pytest
+
+_JOURNAL = pytest.StashKey[full_journal.Journal]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run what is marked full: hours instead of minutes")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--full"):
+        config.stash[_JOURNAL] = full_journal.journal(Path(__file__).parent)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if _JOURNAL not in config.stash:
+        return None
+    journal = config.stash[_JOURNAL]
+    return f"full sampling: {len(journal.passed)} tests have passed before, listed in {journal.path}"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--full") or os.environ.get("LAGOM_FULL") == "1":
-        return
-    skip = pytest.mark.skip(reason="part of the full sampling: scripts/test --full")
+    left_out = pytest.mark.skip(reason="part of the full sampling: scripts/test --full")
+    done = pytest.mark.skip(reason="passed before in this state of the project")
     for item in items:
-        if "full" in item.keywords:
-            item.add_marker(skip)
+        if "full" not in item.keywords:
+            continue
+        if _JOURNAL not in config.stash:
+            item.add_marker(left_out)
+        elif item.nodeid in config.stash[_JOURNAL].passed:
+            item.add_marker(done)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def]  # pluggy's wrapper protocol
+    report = yield
+    if "full" in item.keywords and _JOURNAL in item.config.stash and report.when == "call" and report.passed:
+        item.config.stash[_JOURNAL].add(item.nodeid)
+    return report

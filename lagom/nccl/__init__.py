@@ -17,10 +17,11 @@ except ModuleNotFoundError as missing:
         f"{__path__[0]} holds the sources of lagom.nccl, not a build of it; leave the folder that has lagom/ in it, "
         "or start Python with -P, and the installed package is found (pip install . installs it)"
     ) from missing
-from .communicator import Communicator, Config, group
+from .communicator import Communicator, Config
 from .counters import ChannelRecord, Counters, CountersStatus, OpRecord
 from .devices import DeviceInfo, device_count, device_info, host_time_ns, set_device, synchronize
 from .dtypes import DTYPES, OPS, DType, dtype
+from .groups import group
 from .knobs import COLLECTIVES, Knobs, Rule
 from .library import Library, library
 from .memory import DeviceBuffer, empty, zeros

@@ -33,12 +33,29 @@ _DLPACK_TYPES = {
 
 @dataclass(frozen=True)
 class Argument:
-    """Memory of a call: its address, element count and type. ``keep`` holds alive what the address belongs to."""
+    """Memory of a call: its address, element count and type. ``keep`` holds alive what the address belongs to.
+    ``device`` is None where nobody says, and for memory that every device reaches."""
 
     address: int
     count: int
     dtype: DType
     keep: Any
+    device: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.dtype.itemsize
+
+
+def require_apart(call: str, part: Argument, whole: Argument, *, in_place: int) -> None:
+    """ValueError where the memories of ``call`` overlap and ``part`` does not lie where in place demands: at the
+    address ``in_place``. NCCL does not look, and the result would be wrong."""
+    apart = part.address + part.nbytes <= whole.address or whole.address + whole.nbytes <= part.address
+    if part.nbytes and not apart and part.address != in_place:
+        raise ValueError(
+            f"{call}: send and recv overlap, the smaller {part.address - whole.address:+} bytes from the other; "
+            f"in place it is {in_place - whole.address:+}"
+        )
 
 
 def resolve(memory: Any, name: str, *, written: bool) -> Argument:
@@ -48,10 +65,11 @@ def resolve(memory: Any, name: str, *, written: bool) -> Argument:
     read-only although ``written``, or out of the device's reach.
     """
     if isinstance(memory, DeviceBuffer):
-        return Argument(memory.address, memory.count, memory.dtype, memory)
+        return Argument(memory.address, memory.count, memory.dtype, memory, memory.device)
     device_of = getattr(memory, "__dlpack_device__", None)
     if device_of is not None and int(device_of()[0]) in _DLPACK_CUDA:
-        return _from_dlpack(memory, name)
+        kind, device = device_of()
+        return _from_dlpack(memory, name, int(device) if int(kind) == _DLPACK_CUDA[0] else None)
     interface = getattr(memory, "__cuda_array_interface__", None)
     if interface is not None:
         return _from_cuda_array(memory, interface, name, written)
@@ -67,7 +85,7 @@ def resolve(memory: Any, name: str, *, written: bool) -> Argument:
     return _from_host(memory, view, name, written)
 
 
-def _from_dlpack(memory: Any, name: str) -> Argument:
+def _from_dlpack(memory: Any, name: str, device: int | None) -> Argument:
     # -1: the producer must not synchronize; order between streams is the caller's, as with plain addresses.
     capsule = memory.__dlpack__(stream=-1)
     address, shape, strides, code, bits, lanes = _native.read_dlpack(capsule)
@@ -76,7 +94,7 @@ def _from_dlpack(memory: Any, name: str) -> Argument:
         raise TypeError(f"{name}: NCCL has no element type for DLPack type code {code} with {bits} bits x {lanes}")
     element = dtypes.dtype(known)
     _check_contiguous(shape, None if strides is None else tuple(s * element.itemsize for s in strides), element, name)
-    return Argument(address, _count(shape), element, (memory, capsule))
+    return Argument(address, _count(shape), element, (memory, capsule), device)
 
 
 def _from_cuda_array(memory: Any, interface: dict[str, Any], name: str, written: bool) -> Argument:

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Communicators."""
 
-import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes
 from ._native import LibraryError
-from .buffers import Argument, resolve
+from .buffers import Argument, require_apart, resolve
+from .checks import whole
 from .counters import Counters
-from .knobs import Rule, difference
-from .library import library
+from .groups import require_none
+from .knobs import Rule, RuleTuple, difference
 from .streams import stream_address
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+
+_INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,14 @@ class Config:
     split_share: int | None = None
     net_name: str | None = None
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        for field, value in self.given().items():
+            if field in ("net_name", "name"):
+                if not isinstance(value, str) or "\0" in value:
+                    raise TypeError(f"{field} is {value!r}; text without zero bytes is needed")
+            else:
+                whole(value, field, 0, _INT_MAX)
 
     def given(self) -> dict[str, Any]:
         """Only what is set."""
@@ -71,7 +82,7 @@ class Communicator:
             return
         try:
             self.abort()
-        except _native.NcclError as failed:
+        except (_native.NcclError, ValueError) as failed:
             # Often a consequence of the same fault; the first one is the one to see.
             if error is not None:
                 error.add_note(f"aborting the communicator failed too: {failed}")
@@ -91,6 +102,7 @@ class Communicator:
 
     def destroy(self) -> None:
         """Finish what was enqueued and free everything; call it on every rank. Twice is harmless."""
+        require_none("destroy")
         self._handle.destroy()
         if self._owns_mpi_comm and self._mpi_comm is not None:
             self._mpi_comm.Free()
@@ -98,6 +110,7 @@ class Communicator:
 
     def abort(self) -> None:
         """Stop operations that still run and free everything, without the other ranks. Twice is harmless."""
+        require_none("abort")
         self._handle.abort()
 
     def check(self) -> None:
@@ -109,8 +122,10 @@ class Communicator:
 
         A rank that passes None takes no part and gets None.
         """
-        if color is not None and color < 0:
-            raise ValueError(f"color {color}: must be 0 or more, or None to take no part")
+        require_none("split")
+        if color is not None:
+            color = whole(color, "color", 0, _INT_MAX)
+        key = whole(key, "key", -_INT_MAX, _INT_MAX)
         child = self._handle.split(-1 if color is None else color, key, (config or Config()).given())
         mpi_child = None
         if self._mpi_comm is not None:
@@ -133,27 +148,40 @@ class Communicator:
         anything and every rank raises a ValueError that names rank, rule and field. If NCCL refuses on one rank, the
         old rules come back everywhere and every rank raises.
         """
-        mine = [rule.as_tuple() for rule in rules]
         if self.size > 1 and self._mpi_comm is None:
             raise LibraryError("set_rules compares the ranks' rules over MPI, and this communicator was made without")
-        before = _native.get_rules(self._handle)
+        mine: list[RuleTuple] = []
+        before: list[RuleTuple] = []
+        failure: Exception | None = None
+        # Whatever one rank stumbles over, the others must hear of it: they wait in the comparison.
+        try:
+            mine = _tuples(rules)
+            before = _native.get_rules(self._handle)
+        except Exception as error:
+            failure = error
+        self._raise_first(failure)
         if self._mpi_comm is not None:
             told = difference(self._mpi_comm.allgather(mine))
             if told is not None:
                 raise ValueError(f"ranks differ in the rules they set, so no rank has set any: {told}")
-        failure: Exception | None = None
         try:
             _native.set_rules(self._handle, mine)
-        except (_native.NcclError, LibraryError) as error:
+        except Exception as error:
             failure = error
-        failures = [failure] if self._mpi_comm is None else self._mpi_comm.allgather(failure)
-        first = next(((rank, error) for rank, error in enumerate(failures) if error is not None), None)
-        if first is not None:
+        try:
+            self._raise_first(failure)
+        except Exception:
             if failure is None:
                 _native.set_rules(self._handle, before)
-            rank, cause = first
-            cause.add_note(f"on rank {rank}; all ranks keep their old rules")
-            raise cause
+            raise
+
+    def _raise_first(self, failure: Exception | None) -> None:
+        """Raise the failure of the first rank that has one, on every rank; call it on every rank."""
+        failures = [failure] if self._mpi_comm is None else self._mpi_comm.allgather(failure)
+        for rank, cause in enumerate(failures):
+            if cause is not None:
+                cause.add_note(f"on rank {rank}; all ranks keep their old rules")
+                raise cause
 
     # -- collectives --
 
@@ -163,6 +191,7 @@ class Communicator:
         source, target = self._pair(send, recv)
         if source.count != target.count:
             raise ValueError(f"all_reduce: send has {source.count} elements, recv {target.count}; they must be equal")
+        require_apart("all_reduce", source, target, in_place=target.address)
         _native.all_reduce(
             self._handle, source.address, target.address, source.count, source.dtype.code, code, stream_address(stream)
         )
@@ -177,6 +206,7 @@ class Communicator:
             raise ValueError(
                 f"all_gather: recv has {target.count} elements; {self.size} ranks x send's {source.count} are needed"
             )
+        require_apart("all_gather", source, target, in_place=target.address + self.rank * source.nbytes)
         _native.all_gather(
             self._handle, source.address, target.address, source.count, source.dtype.code, stream_address(stream)
         )
@@ -193,6 +223,7 @@ class Communicator:
             raise ValueError(
                 f"reduce_scatter: send has {source.count} elements; {self.size} ranks x recv's {target.count} needed"
             )
+        require_apart("reduce_scatter", target, source, in_place=source.address + self.rank * target.nbytes)
         _native.reduce_scatter(
             self._handle, source.address, target.address, target.count, source.dtype.code, code, stream_address(stream)
         )
@@ -203,12 +234,13 @@ class Communicator:
         """
         self._check_root(root)
         if send is None and self.rank != root:
-            target = resolve(recv, "recv", written=True)
-            source = target
+            source = target = self._memory(recv, "recv", written=True)
         else:
             source, target = self._pair(send, recv)
         if source.count != target.count:
             raise ValueError(f"broadcast: send has {source.count} elements, recv {target.count}; they must be equal")
+        if self.rank == root:
+            require_apart("broadcast", source, target, in_place=target.address)
         _native.broadcast(
             self._handle, source.address, target.address, target.count, target.dtype.code, root, stream_address(stream)
         )
@@ -220,11 +252,13 @@ class Communicator:
         code = dtypes.op_code(op)
         self._check_root(root)
         if recv is None and self.rank != root:
-            source = target = resolve(send, "send", written=False)
+            source = target = self._memory(send, "send", written=False)
         else:
             source, target = self._pair(send, recv)
         if source.count != target.count:
             raise ValueError(f"reduce: send has {source.count} elements, recv {target.count}; they must be equal")
+        if self.rank == root:
+            require_apart("reduce", source, target, in_place=target.address)
         _native.reduce(
             self._handle,
             source.address,
@@ -236,31 +270,28 @@ class Communicator:
             stream_address(stream),
         )
 
+    def _memory(self, memory: Any, name: str, *, written: bool) -> Argument:
+        argument = resolve(memory, name, written=written)
+        if argument.device not in (None, self.device) and argument.count:
+            raise ValueError(f"{name} is memory of device {argument.device}, this communicator's is {self.device}")
+        return argument
+
     def _pair(self, send: Any, recv: Any) -> tuple[Argument, Argument]:
         if recv is None:
-            both = resolve(send, "send", written=True)
+            both = self._memory(send, "send", written=True)
             return both, both
-        source = resolve(send, "send", written=False)
-        target = resolve(recv, "recv", written=True)
+        source = self._memory(send, "send", written=False)
+        target = self._memory(recv, "recv", written=True)
         if source.dtype != target.dtype:
             raise TypeError(f"send is {source.dtype}, recv {target.dtype}; they must be equal")
         return source, target
 
     def _check_root(self, root: int) -> None:
-        if not 0 <= root < self.size:
-            raise ValueError(f"root {root}: allowed is 0 to {self.size - 1}")
+        whole(root, "root", 0, self.size - 1)
 
 
-@contextlib.contextmanager
-def group() -> Iterator[None]:
-    """Collectives called in the block are launched together at its end.
-
-    The group is ended also where the block raises, because NCCL would count it as open for ever; what had been called
-    is launched.
-    """
-    library()
-    _native.group_start()
-    try:
-        yield
-    finally:
-        _native.group_end()
+def _tuples(rules: Sequence[Rule]) -> list[RuleTuple]:
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise TypeError(f"{rule!r} is no lagom.nccl.Rule")
+    return [rule.as_tuple() for rule in rules]

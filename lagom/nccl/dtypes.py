@@ -61,6 +61,8 @@ def dtype(of: "str | DType | np.dtype[Any] | type") -> DType:
     """The element type called ``of``: a name, a NumPy or ml_dtypes type. ValueError for a type that NCCL has not."""
     if isinstance(of, DType):
         return of
+    if of is None:
+        raise TypeError("an element type is needed, got None")  # NumPy would take it for float64
     found = _BY_NAME.get(_ALIASES.get(of, of)) if isinstance(of, str) else _BY_NUMPY.get(np.dtype(of))
     if found is None:
         raise ValueError(f"NCCL has no element type {of!r}; it has {', '.join(_BY_NAME)}")

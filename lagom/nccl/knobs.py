@@ -10,8 +10,10 @@ from typing import Any
 
 from . import _plan
 from ._plan import PlanError
+from .checks import whole
 
 UNSET = -1
+_MOST = {"min_bytes": 2**63 - 1, "max_bytes": 2**63 - 1, "n_nodes": 2**31 - 1, "n_ranks": 2**31 - 1}
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 RuleTuple = tuple[int, ...]
 
@@ -36,7 +38,7 @@ class Knobs:
         _code(self.protocol, "protocol", _plan.protocol_code, _plan.protocol_name)
         for name in ("channels", "threads", "chunk_bytes"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31):
                 raise ValueError(f"{name} is {value!r}; a positive whole number, or None to leave it to NCCL")
 
     def __str__(self) -> str:
@@ -85,6 +87,8 @@ class Rule:
     line: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            whole(getattr(self, name), f"rule for {self.collective}: {name}", UNSET, most)
         problem = _plan.check(self.as_tuple())
         if problem is not None:
             column, reason = problem

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from . import _native, dtypes
+from .checks import whole
 from .dtypes import DType
 from .library import library
 from .streams import stream_address
@@ -94,8 +95,7 @@ class DeviceBuffer:
 
     def fill_bytes(self, byte: int, stream: Any = None) -> "DeviceBuffer":
         """Set every byte to ``byte`` (0 to 255) in ``stream``'s order; does not wait."""
-        if not 0 <= byte <= 255:
-            raise ValueError(f"byte {byte}: allowed is 0 to 255")
+        byte = whole(byte, "byte", 0, 255)
         if self.nbytes:
             _native.fill(self.address, byte, self.nbytes, stream_address(stream))
         return self
@@ -104,12 +104,11 @@ class DeviceBuffer:
 def empty(count: int, dtype: "str | DType | np.dtype[Any] | type" = "float32") -> DeviceBuffer:
     """``count`` uninitialised elements on the current device.
 
-    ``dtype`` is a name ("float32", "bfloat16", ...), a NumPy or an ml_dtypes type. ValueError for a negative count or
-    a type that NCCL has not, CudaError where memory does not suffice.
+    ``dtype`` is a name ("float32", "bfloat16", ...), a NumPy or an ml_dtypes type. TypeError for a count that is
+    no whole number, ValueError for a negative one or a type that NCCL has not, CudaError where memory does not suffice.
     """
     element = dtypes.dtype(dtype)
-    if count < 0:
-        raise ValueError(f"count {count}: must not be negative")
+    count = whole(count, "count", 0, (2**64 - 1) // element.itemsize)
     library()
     return DeviceBuffer(_native.DeviceMemory(count * element.itemsize), 0, count, element)
 

@@ -2,10 +2,12 @@
 """Making a communicator in one call."""
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _native
+from .checks import whole
 from .communicator import Communicator, Config
+from .groups import require_none
 from .library import library
 
 if TYPE_CHECKING:
@@ -39,41 +41,61 @@ def init(
     Without MPI: pass ``unique_id`` (see :func:`unique_id`), ``rank`` and ``size``; ``device`` is then ``rank`` unless
     given. Such a communicator cannot set rules where it has several ranks, since nothing compares them.
     """
-    fields = (config or Config()).given()
     if unique_id is not None or rank is not None or size is not None:
         if mpi_comm is not None:
             raise ValueError("pass either an MPI communicator or unique_id, rank and size, not both")
         if unique_id is None or rank is None or size is None:
             raise ValueError("unique_id, rank and size go together; one of them is missing")
-        if not 0 <= rank < size:
-            raise ValueError(f"rank {rank}: allowed is 0 to {size - 1}")
+        require_none("init")
+        size = whole(size, "size", 1, 2**31 - 1)
+        rank = whole(rank, "rank", 0, size - 1)
+        fields = _fields(config)
         _choose_device(device, rank)
         return Communicator(_native.CommHandle.create(size, unique_id, rank, fields))
     if mpi_comm is None:
         from mpi4py import MPI
 
         mpi_comm = MPI.COMM_WORLD
-    _agree_on_facts(mpi_comm, device)
+    fields = _agree_on_facts(mpi_comm, device, config)
     identity = _share_unique_id(mpi_comm)
     handle = _native.CommHandle.create(mpi_comm.Get_size(), identity, mpi_comm.Get_rank(), fields)
     return Communicator(handle, mpi_comm)
 
 
-def _agree_on_facts(mpi_comm: "MPI.Comm", device: int | None) -> None:
-    """Choose this rank's device; raise the first rank's failure, and differences, on every rank alike."""
+def _fields(config: Config | None) -> dict[str, Any]:
+    if config is not None and not isinstance(config, Config):
+        raise TypeError(f"config is {config!r}; a lagom.nccl.Config is needed")
+    return (config or Config()).given()
+
+
+def _agree_on_facts(mpi_comm: "MPI.Comm", device: int | None, config: Config | None) -> dict[str, Any]:
+    """Choose this rank's device and return the configuration's fields; raise the first rank's failure, and
+    differences, on every rank alike."""
     local_rank = _local_rank(mpi_comm)
     failure: Exception | None = None
     facts: _Facts | None = None
+    fields: dict[str, Any] = {}
+    before: int | None = None
     try:
+        require_none("init")
+        fields = _fields(config)
+        library()
+        before = _native.current_device()
         facts = (socket.gethostname(), _choose_device(device, local_rank), library().version)
     except Exception as error:
         failure = error
     answers: list[tuple[Exception | None, _Facts | None]] = mpi_comm.allgather((failure, facts))
-    for failed, (reason, _) in enumerate(answers):
-        if reason is not None:
-            reason.add_note(f"on rank {failed}")
-            raise reason
-    _compare([theirs for _, theirs in answers if theirs is not None])
+    try:
+        for failed, (reason, _) in enumerate(answers):
+            if reason is not None:
+                reason.add_note(f"on rank {failed}")
+                raise reason
+        _compare([theirs for _, theirs in answers if theirs is not None])
+    except Exception:
+        if before is not None:
+            _native.set_device(before)
+        raise
+    return fields
 
 
 def _compare(facts: list[_Facts]) -> None:
@@ -112,7 +134,7 @@ def _local_rank(mpi_comm: "MPI.Comm") -> int:
 def _choose_device(device: int | None, local_rank: int) -> int:
     library()
     count = _native.device_count()
-    chosen = local_rank if device is None else device
+    chosen = local_rank if device is None else whole(device, "device", -(2**31), 2**31 - 1)
     if not 0 <= chosen < count:
         if device is None:
             raise ValueError(f"this host has {count} devices, too few for its rank {local_rank} (one device a rank)")

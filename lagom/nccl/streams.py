@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams, events, and kernels that are launched by description."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from .checks import whole
 from .library import library
+
+# Fields of a kernel's launch with what they may be; the device has limits of its own below these.
+_LAUNCH = (
+    ("ctas", 1, 2**31 - 1),
+    ("threads_per_cta", 1, 1024),
+    ("registers_per_thread", 0, 255),
+    ("shared_bytes_per_cta", 0, 2**32 - 1),
+)
 
 
 @dataclass(frozen=True)
@@ -26,15 +36,13 @@ class Kernel:
     shared_bytes_per_cta: int = 0
 
     def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError("a kernel needs a name")
-        for field in ("flops", "bytes_read", "bytes_written", "registers_per_thread", "shared_bytes_per_cta"):
-            if not getattr(self, field) >= 0:
-                raise ValueError(f"kernel {self.name}: {field} is {getattr(self, field)}; it must not be negative")
-        if self.ctas < 1:
-            raise ValueError(f"kernel {self.name}: ctas is {self.ctas}; it must be at least 1")
-        if not 1 <= self.threads_per_cta <= 1024:
-            raise ValueError(f"kernel {self.name}: threads_per_cta is {self.threads_per_cta}; allowed is 1 to 1024")
+        if not isinstance(self.name, str) or not self.name or "\0" in self.name:
+            raise ValueError(f"a kernel needs a name, text without zero bytes; got {self.name!r}")
+        for field in ("flops", "bytes_read", "bytes_written"):
+            if not 0 <= getattr(self, field) < math.inf:
+                raise ValueError(f"kernel {self.name}: {field} is {getattr(self, field)}; it must be finite, 0 or more")
+        for field, low, high in _LAUNCH:
+            whole(getattr(self, field), f"kernel {self.name}: {field}", low, high)
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class Stream:
     """
 
     def __init__(self, priority: int = 0) -> None:
+        priority = whole(priority, "priority", -(2**31), 2**31 - 1)
         library()
         self._handle = _native.StreamHandle(priority)
 
@@ -142,7 +151,7 @@ def stream_address(stream: Any) -> int:
     if isinstance(stream, Stream):
         return stream.address
     if isinstance(stream, int):
-        return stream
+        return whole(stream, "stream", 0, 2**64 - 1)
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         return int(protocol()[1])

@@ -148,3 +148,81 @@ def test_all_ranks_fail_where_one_does(hostcuda: nccl.Library, world: Any) -> No
     assert caught.value.__notes__ == [f"on rank {last}"]
     with pytest.raises(ValueError, match="ranks 0 and 1 both chose device 3"):
         nccl.init(world, device=3)
+
+
+def test_memory_that_overlaps_is_refused(comm: nccl.Communicator) -> None:
+    part, whole = 16, nccl.zeros(16 * comm.size + 1)
+    mine = whole[part * comm.rank : part * (comm.rank + 1)]
+    shifted = whole[part * comm.rank + 1 : part * (comm.rank + 1) + 1]
+    gathered = whole[: part * comm.size]
+    for call in (
+        lambda: comm.all_reduce(mine, shifted),
+        lambda: comm.all_gather(shifted, gathered),
+        lambda: comm.reduce_scatter(gathered, shifted),
+        lambda: comm.broadcast(mine, shifted, root=comm.rank),
+        lambda: comm.reduce(mine, shifted, root=comm.rank),
+    ):
+        with pytest.raises(ValueError, match="send and recv overlap"):
+            call()
+    neighbour = whole[: part * comm.size][-part:] if comm.rank == 0 else whole[:part]
+    with pytest.raises(ValueError, match="overlap"):
+        comm.all_gather(neighbour, gathered)
+    comm.all_gather(mine, gathered)
+    comm.reduce_scatter(gathered, mine)
+    nccl.synchronize()
+
+
+def test_a_group_keeps_its_communicators(comm: nccl.Communicator, world: Any) -> None:
+    data = nccl.zeros(8).from_host(np.ones(8))
+    with nccl.group():
+        comm.all_reduce(data)
+        for what, call in {
+            "destroy": comm.destroy,
+            "abort": comm.abort,
+            "split": lambda: comm.split(0),
+            "init": lambda: nccl.init(world),
+        }.items():
+            with pytest.raises(ValueError, match=f"{what} inside a group"):
+                call()
+    nccl.synchronize()
+    assert (data.numpy() == comm.size).all()
+
+
+def test_what_one_rank_stumbles_over_is_heard_by_all(comm: nccl.Communicator, world: Any) -> None:
+    last = comm.rank == comm.size - 1
+    with pytest.raises(TypeError, match="Config is needed") as caught:
+        nccl.init(world, config="x" if last else None)  # type: ignore[arg-type]
+    assert f"on rank {comm.size - 1}" in caught.value.__notes__
+    with pytest.raises(TypeError, match="device is '1'"):
+        nccl.init(world, device="1" if last else None)  # type: ignore[arg-type]
+    if nccl.library().patched:
+        for wrong in (None, ["x"]):
+            with pytest.raises(TypeError) as heard:
+                comm.set_rules(wrong if last else [])  # type: ignore[arg-type]
+            assert any("all ranks keep their old rules" in note for note in heard.value.__notes__)
+
+
+def test_a_root_is_a_whole_number(comm: nccl.Communicator) -> None:
+    data = nccl.zeros(8)
+    for root in (0.5, "0", True):
+        with pytest.raises(TypeError, match="root is"):
+            comm.broadcast(data, root=root)  # type: ignore[arg-type]
+    for color in (-1, 1 << 40):
+        with pytest.raises(ValueError, match="color"):
+            comm.split(color)
+
+
+def test_memory_of_another_device_is_refused(comm: nccl.Communicator) -> None:
+    nccl.set_device(comm.size)
+    try:
+        elsewhere = nccl.zeros(8)
+        with pytest.raises(ValueError, match=f"send is memory of device {comm.size}, this communicator's is"):
+            comm.all_reduce(elsewhere)
+    finally:
+        nccl.set_device(comm.device)
+
+
+def test_a_failed_start_leaves_the_current_device(comm: nccl.Communicator, world: Any) -> None:
+    with pytest.raises(ValueError, match="ranks 0 and 1 both chose device"):
+        nccl.init(world, device=comm.size)
+    assert nccl.zeros(1).device == comm.device

@@ -13,17 +13,18 @@ __device__ __forceinline__ bool lagomCounts() { return ncclShmem.args.lagomLaunc
 
 /* Times what the CTA's first thread spends waiting for peers, and notes the largest element count that a primitive was
  * given. start() and stop() enclose a wait loop together with the barrier that spreads its outcome. The clock is read
- * before the first poll, not after it failed: on a modelled clock a poll that succeeds may still have waited. */
+ * before the first poll, not after it failed: on a modelled clock a poll that succeeds may still have waited. Between
+ * start() and stop() waitNs is the sum less the time of day; a time kept in a register would be spilled by loops that
+ * are short of them. */
 struct lagomWaitWatch {
-  uint64_t since = 0;
   __device__ __forceinline__ void start(int nelem = 0) {
-    if (lagomCounts() && threadIdx.x == 0) {
+    if (threadIdx.x == 0 && lagomCounts()) {
       if (nelem > (int)ncclShmem.lagom.maxCount) ncclShmem.lagom.maxCount = nelem;
-      since = globaltimer();
+      ncclShmem.lagom.waitNs -= globaltimer();
     }
   }
   __device__ __forceinline__ void stop() {
-    if (lagomCounts() && threadIdx.x == 0) ncclShmem.lagom.waitNs += globaltimer() - since;
+    if (threadIdx.x == 0 && lagomCounts()) ncclShmem.lagom.waitNs += globaltimer();
   }
 };
 
@@ -44,13 +45,15 @@ __device__ __forceinline__ void lagomThreadEnters() {
   if (lagomCounts()) atomicAdd(&ncclShmem.lagom.threads, 1u);
 }
 
-/* All threads of the block, after the collective. `work` is what the device decoded its part from. */
+/* All threads of the block, after collective `w` of the batch. What the device decoded its part from is looked up again:
+ * kept from before, its address would hold registers throughout the collective. */
 template<ncclFunc_t Fn, int Algo, int Proto>
-__device__ __forceinline__ void lagomWorkStop(struct ncclDevWorkColl* work, int elementBytes) {
+__device__ __forceinline__ void lagomWorkStop(int w, int elementBytes) {
   if (!lagomCounts()) return;
   __syncthreads();
   if (threadIdx.x == 0) {
     uint64_t stopNs = globaltimer();
+    struct ncclDevWorkColl* work = (struct ncclDevWorkColl*)(ncclShmem.workStorage + w*ncclShmem.workSize);
     struct lagomCounterRings* rings = ncclShmem.comm.lagomRings;
     int channel = ncclShmem.channelId;
     uint64_t n = rings->next[channel];

@@ -24,6 +24,7 @@ cdef extern from "nccl_plan.h" nogil:
         int32_t nRanks
         uint64_t bytes
     int ncclPlanParse(const char* text, size_t length, const char* file, ncclPlan* plan, ncclPlanError* error)
+    int ncclPlanRead(const char* path, ncclPlan* plan, ncclPlanError* error)
     void ncclPlanFree(ncclPlan* plan)
     int ncclPlanMatch(const ncclKnobRule* rules, int count, const ncclPlanCall* call)
     int ncclPlanCheckRule(const ncclKnobRule* rule, int* field, char* reason, size_t reason_bytes)
@@ -84,6 +85,24 @@ def parse(bytes text not None, str file not None):
     memset(&plan, 0, sizeof(plan))
     memset(&error, 0, sizeof(error))
     if ncclPlanParse(text, len(text), name, &plan, &error) != 0:
+        raise PlanError(file, error.line, error.column, _text(error.reason))
+    try:
+        return [rule_to_tuple(&plan.rules[i]) for i in range(plan.nRules)], plan.digest
+    finally:
+        ncclPlanFree(&plan)
+
+
+def read(str file not None):
+    """(rules, digest) of a plan's file, read as NCCL itself reads it; PlanError where it is wrong or no file."""
+    cdef ncclPlan plan
+    cdef ncclPlanError error
+    cdef bytes name = file.encode("utf-8", "surrogateescape")
+    cdef int i
+    if b"\0" in name:
+        raise PlanError(file, 0, 0, "no file has a zero byte in its name")
+    memset(&plan, 0, sizeof(plan))
+    memset(&error, 0, sizeof(error))
+    if ncclPlanRead(name, &plan, &error) != 0:
         raise PlanError(file, error.line, error.column, _text(error.reason))
     try:
         return [rule_to_tuple(&plan.rules[i]) for i in range(plan.nRules)], plan.digest

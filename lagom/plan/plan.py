@@ -41,19 +41,25 @@ class Plan:
 def parse_plan(text: str, file: str = "plan") -> Plan:
     """The plan in ``text``; ``file`` names it in errors. PlanError with line, column and reason where it is wrong."""
     rules, _ = _plan.parse(text.encode("utf-8", "surrogateescape"), file)
+    return _plan_of(rules, text)
+
+
+def _plan_of(rules: list[tuple[int, ...]], text: str) -> Plan:
     header = _plan.header().lstrip("# ")
-    comments = (line[1:].strip() for line in text.splitlines() if line.startswith("#"))
+    comments = (line[1:].strip() for line in text.removeprefix("\ufeff").splitlines() if line.startswith("#"))
     return Plan(tuple(Rule.from_tuple(numbers) for numbers in rules), tuple(c for c in comments if c != header))
 
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
     """The plan in a file. PlanError where it is wrong or cannot be read (then with line 0)."""
     name = os.fspath(path)
+    rules, _ = _plan.read(name)
+    # The rules are NCCL's own reading. Comments mean nothing to it, so they may come from a second look.
     try:
         data = Path(name).read_bytes()
     except OSError as error:
         raise PlanError(name, 0, 0, f"cannot be read: {error.strerror}") from error
-    return parse_plan(data.decode("utf-8", "surrogateescape"), name)
+    return _plan_of(rules, data.decode("utf-8", "surrogateescape"))
 
 
 def write_plan(path: str | os.PathLike[str], plan: Plan) -> None:

@@ -464,7 +464,8 @@ int ncclPlanParse(const char* text, size_t length, const char* file, ncclPlan* p
   int capacity = 0;
   bool headerAllowed = true;
   memset(plan, 0, sizeof(*plan));
-  size_t at = 0;
+  /* Spreadsheets begin a file with a byte order mark. */
+  size_t at = length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
   while (at < length) {
     const char* line = text + at;
     const char* end = memchr(line, '\n', length - at);

@@ -107,9 +107,28 @@ def test_writing_is_atomic_and_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="cannot be read") as caught:
+    with pytest.raises(PlanError, match="cannot be opened: No such file") as caught:
         read_plan(tmp_path / "none.csv")
     assert caught.value.line == 0
+
+
+def test_what_is_no_file_is_refused_as_nccl_refuses_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(PlanError, match="is not a file"):
+            read_plan(path)
+    with pytest.raises(PlanError, match="zero byte in its name"):
+        read_plan(f"{tmp_path}/a\0b")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_plan(tmp_path: Path) -> None:
+    for text in (f"# why\n{FULL_LINE}\n", f"{FULL_LINE}\n"):
+        (tmp_path / "plan.csv").write_text(text, encoding="utf-8-sig")
+        assert read_plan(tmp_path / "plan.csv") == parse_plan(text)
+        assert read_plan(tmp_path / "plan.csv").comments == parse_plan(text).comments
+    (tmp_path / "plan.csv").write_text(f"{FULL_LINE},x\n", encoding="utf-8-sig")
+    with pytest.raises(PlanError, match="14 fields"):
+        read_plan(tmp_path / "plan.csv")
 
 
 @pytest.mark.parametrize(

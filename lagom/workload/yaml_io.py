@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -218,8 +219,11 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise WorkloadError(f"{path}: {path.stat().st_size} bytes is too large for a workload")
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode) and not path.is_dir():
+            raise WorkloadError(f"{path}: not a file")
+        if state.st_size > MAX_FILE_BYTES:
+            raise WorkloadError(f"{path}: {state.st_size} bytes is too large for a workload")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise WorkloadError(f"{path}: cannot read: {error.strerror}") from error
@@ -233,6 +237,8 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
         raise WorkloadError(f"{where}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise WorkloadError(f"{path}: not YAML: {error}") from error
+    except RecursionError as error:
+        raise WorkloadError(f"{path}: nested too deeply for a workload") from error
     if root is None:
         raise WorkloadError(f"{path}:1:1: the file is empty")
     keys = ("format", "name", "description", "machine", "operations")

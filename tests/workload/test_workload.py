@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -213,6 +214,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bin.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(WorkloadError, match="not UTF-8"):
         read_workload(tmp_path / "bin.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for endless in (tmp_path / "pipe.yaml", Path("/dev/zero")):
+        with pytest.raises(WorkloadError, match="not a file"):
+            read_workload(endless)
+    (tmp_path / "deep.yaml").write_text("a: " + "[" * 5000)
+    with pytest.raises(WorkloadError, match="nested too deeply"):
+        read_workload(tmp_path / "deep.yaml")
     with pytest.raises(WorkloadError, match=r"unknown workload 'phi3'.*phi2-fsdp-a40"):
         load("phi3")
 

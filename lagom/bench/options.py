@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a benchmark run was asked for."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lagom.nccl import Knobs
@@ -90,11 +91,9 @@ class Options:
         """Whether sizes grow by a factor, and not by a number of bytes."""
         return self.step_factor > 1
 
-    def sizes(self) -> list[int]:
-        """The sizes to run, in bytes, smallest first."""
-        sizes = [self.min_bytes]
-        while True:
-            size = sizes[-1] * self.step_factor if self.multiplies else sizes[-1] + self.step_bytes
-            if size > self.max_bytes:
-                return sizes
-            sizes.append(size)
+    def sizes(self) -> Iterator[int]:
+        """The sizes to run, in bytes, smallest first; they may be very many."""
+        size = self.min_bytes
+        while size <= self.max_bytes:
+            yield size
+            size = size * self.step_factor if self.multiplies else size + self.step_bytes

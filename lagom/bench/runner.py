@@ -42,16 +42,16 @@ def run(options: Options, mpi_comm: "MPI.Comm") -> Summary:
 
 def _check_output_file(options: Options, mpi_comm: "MPI.Comm") -> None:
     """Find out before the work, and on every rank, whether rank 0 will be able to write the report."""
-    problem: OSError | None = None
+    problem: str | None = None
     if options.output_file is not None and mpi_comm.Get_rank() == 0:
         try:
             with open(options.output_file, "a", encoding="utf-8"):
                 pass
         except OSError as error:
-            problem = error
+            problem = f"-J {options.output_file}: cannot be written: {error.strerror}"
     problem = mpi_comm.bcast(problem)
     if problem is not None:
-        raise problem
+        raise ValueError(problem)
 
 
 class _Bench:

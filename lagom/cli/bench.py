@@ -43,7 +43,7 @@ def add(subparsers: Any) -> None:
         command.add_argument(*names, type=kind, default=default, metavar=metavar, help=words)
     command.add_argument("-o", "--op", default="sum", help="sum, prod, max, min, avg or all (sum)")
     command.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type or all (float)")
-    command.add_argument("-r", "--root", default="0", metavar="RANK", help="root rank or all (0)")
+    command.add_argument("-r", "--root", type=_root, default=0, metavar="RANK", help="root rank or all (0)")
     command.add_argument("-I", "--per_iter", action="store_true", help="add the spread of single iterations")
     command.add_argument("-J", "--output_file", metavar="FILE", help="also write FILE.json")
     for names, value in (
@@ -63,7 +63,7 @@ def add(subparsers: Any) -> None:
     knobs.add_argument("--channels", type=number, metavar="N", help="CTAs, 1 to 64")
     knobs.add_argument("--threads", type=number, metavar="N", help="threads of a CTA, a multiple of 32")
     knobs.add_argument("--chunk", type=size, metavar="SIZE", help="chunk in bytes")
-    command.set_defaults(run=_run)
+    command.set_defaults(run=_run, parser=command)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -75,6 +75,10 @@ def _run(arguments: argparse.Namespace) -> int:
             f"lagom bench: one rank only; start at least 2, e.g. mpirun -n 2 lagom bench {arguments.collective}", USAGE
         )
     if arguments.collective == "host":
+        own = vars(arguments).items() - {("collective", "host"), ("command", "bench")}
+        given = sorted(f"--{name}" for name, value in own if value != arguments.parser.get_default(name))
+        if given:
+            raise CommandError(f"lagom bench host: it has no options, but {', '.join(given)} is given", USAGE)
         from lagom.bench import host
 
         return host.run(world)
@@ -90,7 +94,7 @@ def _options(arguments: argparse.Namespace, ranks: int) -> Any:
 
     if arguments.op == "mulsum":
         raise CommandError("lagom bench: -o mulsum is not implemented", NOT_IMPLEMENTED)
-    root = None if arguments.root == "all" else _number(arguments.root)
+    root = arguments.root
     if root is not None and not 0 <= root < ranks:
         raise CommandError(f"lagom bench: -r {root}: allowed is 0 to {ranks - 1}, or all", USAGE)
     return Options(
@@ -135,6 +139,10 @@ def _number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+
+
+def _root(text: str) -> int | None:
+    return None if text == "all" else _number(text)
 
 
 def _flag(text: str) -> bool:

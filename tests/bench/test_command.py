@@ -73,7 +73,9 @@ def test_knobs_on_request(hostcuda: nccl.Library) -> None:
         (["all_reduce", "--channels", "65"], 6, "channels=65"),
         (["all_reduce", "--algorithm", "star"], 6, "unknown algorithm 'star'"),
         (["all_reduce", "-J", "x.csv"], 6, "only .json"),
-        (["all_reduce", "-J", "/none/x.json"], 1, "No such file or directory: '/none/x.json'"),
+        (["all_reduce", "-J", "/none/x.json"], 6, "-J /none/x.json: cannot be written: No such file or directory"),
+        (["broadcast", "-r", "first"], 6, "'first' is not a whole number"),
+        (["host", "-b", "8", "--plan", "x"], 6, "it has no options, but --minbytes, --plan is given"),
     ],
 )
 def test_one_line_for_all_ranks(words: list[str], code: int, says: str) -> None:

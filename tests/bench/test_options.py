@@ -23,9 +23,10 @@ def test_sizes_that_do_not_parse(text: str) -> None:
 
 
 def test_steps() -> None:
-    assert Options("all_reduce", 8, 128, step_factor=4).sizes() == [8, 32, 128]
-    assert Options("all_reduce", 8, 30, step_bytes=10).sizes() == [8, 18, 28]
-    assert Options("all_reduce", 8, 8).sizes() == [8]
+    assert list(Options("all_reduce", 8, 128, step_factor=4).sizes()) == [8, 32, 128]
+    assert list(Options("all_reduce", 8, 30, step_bytes=10).sizes()) == [8, 18, 28]
+    assert list(Options("all_reduce", 8, 8).sizes()) == [8]
+    assert next(Options("all_reduce", 1, 1 << 50, step_bytes=1).sizes()) == 1
 
 
 @pytest.mark.parametrize(

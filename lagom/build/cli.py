@@ -4,12 +4,15 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from . import fetch, functions, host, patch
+from . import cuda, fetch, functions, host, patch, resources
 from .errors import BuildError
+from .flavour import Build, Request
 
 USAGE_ERROR = 6
+FLAVOURS: dict[str, type[Build]] = {"host": host.HostBuild, "cuda": cuda.CudaBuild}
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,16 +27,24 @@ class Parser(argparse.ArgumentParser):
 
 def add_build_options(parser: argparse.ArgumentParser) -> None:
     """The options of `scripts/build` and `lagom build`."""
-    parser.add_argument("--flavour", choices=["host"], default="host", help="host: runs on CPUs (default)")
     parser.add_argument(
-        "--arch", type=int, default=800, choices=host.ARCHITECTURES, help="GPU generation (default 800)"
+        "--flavour",
+        choices=list(FLAVOURS),
+        default="host",
+        help="host: runs on CPUs (default); cuda: for GPUs, with nvcc",
     )
+    parser.add_argument("--arch", type=int, default=800, help="GPU generation, e.g. 800, 900 (default 800)")
     parser.add_argument(
         "--functions",
         metavar="PATTERN",
         help="device functions, e.g. 'AllGather RING *|AllReduce Sum f32 * *' (default all)",
     )
     parser.add_argument("--stock", action="store_true", help="NCCL without the patches; never becomes the default")
+    parser.add_argument(
+        "--resources",
+        action="store_true",
+        help="cuda: build stock NCCL as well; print registers, stack and spills of each device function beside it",
+    )
     parser.add_argument(
         "--source", type=Path, metavar="PATH", help="a NCCL 2.29.7 archive or folder, instead of fetching"
     )
@@ -53,14 +64,20 @@ def build(args: argparse.Namespace) -> int:
     """Build as asked and print the folder of the finished libraries."""
     if args.jobs < 0:
         raise BuildError(f"--jobs {args.jobs}: must be 1 or more")
-    request = host.Request(
+    if args.resources and (args.flavour != "cuda" or args.stock or args.target != ["all"]):
+        raise BuildError("--resources: only with --flavour cuda, without --stock and --target")
+    request = Request(
         source=fetch.pristine(args.source),
         arch=args.arch,
         functions=functions.select(args.functions) if args.functions else (),
         stock=args.stock,
         jobs=args.jobs,
     )
-    print(host.HostBuild(request).run(args.target))
+    done = FLAVOURS[args.flavour](request).run(args.target)
+    if args.resources:
+        stock = cuda.CudaBuild(replace(request, stock=True)).run()
+        print(resources.table(*(resources.read(folder / "resources.json") for folder in (stock, done))))
+    print(done)
     return 0
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Making a communicator in one call."""
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def init(
         size = whole(size, "size", 1, 2**31 - 1)
         rank = whole(rank, "rank", 0, size - 1)
         fields = _fields(config)
-        _choose_device(device, rank)
+        _native.set_device(_choose_device(device, rank))
         return Communicator(_native.CommHandle.create(size, unique_id, rank, fields))
     if mpi_comm is None:
         from mpi4py import MPI
@@ -79,9 +80,10 @@ def _agree_on_facts(mpi_comm: "MPI.Comm", device: int | None, config: Config | N
     try:
         require_none("init")
         fields = _fields(config)
-        library()
+        chosen = _choose_device(device, local_rank)
         before = _native.current_device()
-        facts = (socket.gethostname(), _choose_device(device, local_rank), library().version)
+        _native.set_device(chosen)
+        facts = (socket.gethostname(), chosen, library().version)
     except Exception as error:
         failure = error
     answers: list[tuple[Exception | None, _Facts | None]] = mpi_comm.allgather((failure, facts))
@@ -93,7 +95,9 @@ def _agree_on_facts(mpi_comm: "MPI.Comm", device: int | None, config: Config | N
         _compare([theirs for _, theirs in answers if theirs is not None])
     except Exception:
         if before is not None:
-            _native.set_device(before)
+            # The failure of the start is the one to see.
+            with contextlib.suppress(_native.CudaError):
+                _native.set_device(before)
         raise
     return fields
 
@@ -139,5 +143,4 @@ def _choose_device(device: int | None, local_rank: int) -> int:
         if device is None:
             raise ValueError(f"this host has {count} devices, too few for its rank {local_rank} (one device a rank)")
         raise ValueError(f"device {device}: this host has {count} devices, numbered from 0")
-    _native.set_device(chosen)
     return chosen

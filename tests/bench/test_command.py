@@ -123,6 +123,14 @@ def test_one_rank_without_library_stops_all(tmp_path: Path) -> None:
     assert done.returncode == 1 and len(lines) == 1 and "does not exist" in lines[0], done.stderr
 
 
+@pytest.mark.usefixtures("hostcuda")
+def test_no_devices() -> None:
+    done = mpirun(2, [*LAGOM, "bench", "all_reduce"], {"CUDA_VISIBLE_DEVICES": ""}, timeout_s=60)
+    lines = own_lines(done)
+    assert done.returncode == 2 and len(lines) == 1 and "no device (cudaErrorNoDevice" in lines[0], done.stderr
+    assert "hostcuda:" not in done.stderr
+
+
 def test_run_starts_the_program_with_a_plan(hostcuda: nccl.Library, tmp_path: Path) -> None:
     plan = tmp_path / "plan.csv"
     plan.write_text("allreduce,-1,-1,ring,simple,1,-1,-1\n")

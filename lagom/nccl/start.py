@@ -2,10 +2,12 @@
 """Making a communicator in one call."""
 
 import contextlib
+import os
 import socket
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._native import LibraryError
 from .checks import whole
 from .communicator import Communicator, Config
 from .groups import require_none
@@ -64,6 +66,13 @@ def init(
 
 
 def _fields(config: Config | None) -> dict[str, Any]:
+    """The configuration as NCCL takes it; also where what the environment asks for cannot be had."""
+    asked = [name for name in ("LAGOM_PLAN", "LAGOM_REQUIRE") if os.environ.get(name, "") not in ("", "0")]
+    if asked and not library().patched:
+        raise LibraryError(
+            f"{asked[0]} is set, and {library().path} is not patched: it would run without the plan; unset it, or "
+            "build the patched NCCL with `lagom build`"
+        )
     if config is not None and not isinstance(config, Config):
         raise TypeError(f"config is {config!r}; a lagom.nccl.Config is needed")
     return (config or Config()).given()

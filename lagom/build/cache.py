@@ -2,7 +2,7 @@
 """The per-user cache: where things lie, how a folder becomes visible at once, and who may work in one at a time.
 
 src/<tree digest>/          pristine NCCL
-build/<flavour>-<arch>/     work folder of a build: staged trees, objects
+build/<flavour>.../          work folder of builds: staged trees, objects
 lib/<key>/                  a finished build
 lib/current-<flavour>       link to the build that programs load by default
 """

@@ -32,6 +32,9 @@ class CudaBuild(Build):
             raise BuildError(f"arch {request.arch}: {self.toolkit.nvcc} compiles for {', '.join(map(str, known))}")
         super().__init__(request)
 
+    def work_name(self) -> str:
+        return f"{self.flavour}-{self.request.arch}"
+
     def default_functions(self) -> tuple[str, ...]:
         return functions.functions()
 
@@ -54,7 +57,7 @@ class CudaBuild(Build):
             trees.copy(self.request.source, tree, STAGED_TOPS)
             if not self.request.stock:
                 patch.apply(tree)
-            nccl.export_headers(tree / "makefiles", tree, self.base_key[:12])
+            nccl.export_headers(tree / "makefiles", tree, self.stage_key[:12])
             device_api = tree / "src" / "include"
             shutil.copytree(device_api / "nccl_device", tree / "include" / "nccl_device", dirs_exist_ok=True)
             shutil.copy2(device_api / "nccl_device.h", tree / "include")

@@ -44,18 +44,21 @@ class Build(ABC):
         self.request = request
         self.cxx = tools.compiler()
         self.chosen = request.functions or self.default_functions()
-        self.base_key = self._base_key()
-        chosen = "\n".join(self.chosen)
+        self.stage_key = self._stage_key()
+        self.base_key = hashlib.sha256(f"{self.stage_key}\n{request.arch}".encode()).hexdigest()
+        chosen = "\n".join([str(request.arch), *self.chosen])
         self.functions_key = hashlib.sha256(chosen.encode()).hexdigest()[:8]
         self.key = hashlib.sha256(f"{self.base_key}\n{chosen}".encode()).hexdigest()[:16]
-        stock = "-stock" if request.stock else ""
-        self.work = cache.root() / "build" / f"{self.flavour}-{request.arch}{stock}"
+        self.work = cache.root() / "build" / (self.work_name() + ("-stock" if request.stock else ""))
 
-    def _base_key(self) -> str:
-        """Everything that decides the result, but the choice of device functions."""
+    def work_name(self) -> str:
+        """What tells work folders apart, but for `stock`. Those of one folder share the tree and the host objects."""
+        return self.flavour
+
+    def _stage_key(self) -> str:
+        """Everything that decides the result, but the GPU and the choice of device functions."""
         parts = [
             self.flavour,
-            str(self.request.arch),
             trees.digest(self.request.source),
             "stock" if self.request.stock else patch.digest(),
             trees.digest(Path(__file__).parent),
@@ -100,10 +103,10 @@ class Build(ABC):
     def _stage(self) -> None:
         stamp = self.work / "staged"
         self.link_outside()
-        if stamp.is_file() and stamp.read_text() == self.base_key:
+        if stamp.is_file() and stamp.read_text() == self.stage_key:
             return
         self.stage()
-        stamp.write_text(self.base_key)
+        stamp.write_text(self.stage_key)
 
     def _publish(self) -> None:
         """Copy what programs need into lib/<key>, which appears at once and complete."""
@@ -145,7 +148,7 @@ class Build(ABC):
             own = [*(["-x", "c", "-std=gnu11"] if name.endswith(".c") else ["-std=c++17"]), *flags]
             folder = "host"
             if "LAGOM_BUILD_DIGEST" in (self.work / "tree" / "src" / name).read_text():
-                # Differs with the choice of functions.
+                # Differs with the GPU and the choice of functions.
                 folder, own = f"host-{self.functions_key}", [*own, f'-DLAGOM_BUILD_DIGEST="{self.key}"']
             objects.append(self.compile(ninja, f"{folder}/{name}.o", f"tree/src/{name}", own))
         return objects

@@ -48,11 +48,11 @@ class HostBuild(Build):
             if not self.request.stock:
                 patch.apply(patched)
             rewriter = room("hostcuda") / "tools" / "rewrite.py"
-            command = [sys.executable, str(rewriter), "--arch", str(self.request.arch), str(patched), str(rewritten)]
+            command = [sys.executable, str(rewriter), str(patched), str(rewritten)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise BuildError(f"hostcuda cannot rewrite this tree: {done.stderr.strip()}")
-            nccl.export_headers(patched / "makefiles", rewritten, self.base_key[:12])
+            nccl.export_headers(patched / "makefiles", rewritten, self.stage_key[:12])
             trees.mirror(rewritten, self.work / "tree")
         trees.mirror(room("hostcuda"), self.work / "hostcuda")
 
@@ -109,7 +109,8 @@ class HostBuild(Build):
             self.compile(ninja, f"{folder}/{path.name}.o", f"{generated}/device/{path.name}", flags) for path in units
         ]
         for name in ("common.cu", "onerank.cu"):
-            objects.append(self.compile(ninja, f"device/{name}.o", f"tree/src/device/{name}", flags))
+            output = f"device-{self.request.arch}/{name}.o"
+            objects.append(self.compile(ninja, output, f"tree/src/device/{name}", flags))
         return objects
 
     def _hostcuda(self, ninja: ninjafile.NinjaFile) -> str:

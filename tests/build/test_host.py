@@ -56,7 +56,7 @@ def test_interrupted_and_continued(own_cache: Path, source: Path) -> None:
 
     # The last one may be half written; what was finished before it must not be compiled again.
     by_age = sorted(made, key=lambda path: made[path])
-    work = own_cache / "build" / "host-800"
+    work = own_cache / "build" / "host"
     targets = [path.relative_to(work).as_posix() for path in by_age]
     done = subprocess.run(command(source, *targets), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,7 +67,7 @@ def test_interrupted_and_continued(own_cache: Path, source: Path) -> None:
 
 
 def test_a_second_build_waits(own_cache: Path, source: Path) -> None:
-    work = own_cache / "build" / "host-800"
+    work = own_cache / "build" / "host"
     with (
         cache.lock(work),
         subprocess.Popen(command(source, "objects/door.o"), stderr=subprocess.PIPE, text=True) as process,

@@ -7,9 +7,11 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr
 from libc.string cimport memcpy, memset
 from libc.limits cimport INT_MIN
 
+ctypedef uint8_t bint_c   # C's bool
 ctypedef int nccl_result
 ctypedef int cuda_result
 ctypedef void* nccl_comm
+ctypedef void* nccl_window
 ctypedef void* cuda_stream
 ctypedef void* cuda_event
 
@@ -21,6 +23,13 @@ cdef enum:
     # The version whose layout nccl_config below has; NCCL takes fields that came later from its defaults.
     NCCL_CONFIG_VERSION = 22900
     NCCL_SPLIT_NO_COLOR = -1
+    NCCL_SHRINK_ABORT = 1
+    NCCL_WINDOW_SYMMETRIC = 1
+    NCCL_WINDOW_STRICT_ORDERING = 2
+    NCCL_SUSPEND_MEMORY = 1
+    NCCL_SCALAR_DEVICE = 0
+    NCCL_SCALAR_HOST = 1
+    NCCL_SIM_INFO_MAGIC = 0x74685283
 
     CUDA_SUCCESS = 0
     CUDA_NOT_READY = 600
@@ -50,6 +59,34 @@ cdef struct nccl_config:
     int nvlink_centric_sched
     int graph_usage_mode
     int rma_contexts
+
+cdef struct nccl_sim_info:
+    size_t size
+    unsigned int magic
+    unsigned int version
+    float estimated_time_us
+
+cdef struct nccl_properties:
+    size_t size
+    unsigned int magic
+    unsigned int version
+    int rank
+    int ranks
+    int cuda_device
+    int nvml_device
+    bint_c device_api
+    bint_c multimem
+    int gin_type
+    int lsa_teams
+    bint_c host_rma
+    int railed_gin_type
+    char reserved[64]   # later versions may append
+
+cdef struct nccl_wait_signal:
+    int count
+    int peer
+    int signal
+    int context
 
 cdef struct cuda_pointer_attributes:
     int type

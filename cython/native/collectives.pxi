@@ -14,6 +14,22 @@ def group_end():
     check_nccl(result, "ncclGroupEnd")
 
 
+def group_simulate_end():
+    """End the group without running it; NCCL's estimate of its last call in microseconds, -1 where it has none."""
+    cdef nccl_sim_info info
+    cdef nccl_result result
+    need(<void*>nccl.GroupSimulateEnd, "ncclGroupSimulateEnd")
+    memset(&info, 0, sizeof(info))
+    info.size = sizeof(info)
+    info.magic = NCCL_SIM_INFO_MAGIC
+    info.version = NCCL_CONFIG_VERSION
+    info.estimated_time_us = -1
+    with nogil:
+        result = nccl.GroupSimulateEnd(&info)
+    check_nccl(result, "ncclGroupSimulateEnd")
+    return info.estimated_time_us
+
+
 def all_reduce(CommHandle comm not None, uintptr_t send, uintptr_t recv, size_t count, int dtype, int op,
                uintptr_t stream):
     cdef nccl_result result

@@ -4,7 +4,7 @@
 from cpython.buffer cimport PyBuffer_FillInfo
 
 cdef class DeviceMemory:
-    """One device allocation of ``nbytes`` bytes, freed with the object.
+    """One device allocation of ``nbytes`` bytes, freed with the object; ``by_nccl``: ncclMemAlloc instead of cudaMalloc.
 
     Where device memory is host memory (hostcuda) it offers the buffer protocol, so that NumPy can view it.
     """
@@ -12,17 +12,26 @@ cdef class DeviceMemory:
     cdef readonly size_t nbytes
     cdef readonly int device
     cdef bint host_visible
+    cdef bint by_nccl
 
-    def __cinit__(self, size_t nbytes):
+    def __cinit__(self, size_t nbytes, bint by_nccl=False):
         cdef cuda_result result
         # Zero bytes still get an address of their own: NCCL checks that non-empty and empty calls alike pass pointers.
         cdef size_t allocated = nbytes if nbytes > 0 else 16
         self.pointer = NULL
+        self.by_nccl = by_nccl
         need(<void*>cuda.Malloc, "cudaMalloc")
         self.device = current_device()
-        with nogil:
-            result = cuda.Malloc(&self.pointer, allocated)
-        check_cuda(result, f"cudaMalloc of {nbytes} bytes")
+        if by_nccl:
+            need(<void*>nccl.MemAlloc, "ncclMemAlloc")
+            need(<void*>nccl.MemFree, "ncclMemFree")
+            with nogil:
+                result = nccl.MemAlloc(&self.pointer, allocated)
+            check_nccl(result, f"ncclMemAlloc of {nbytes} bytes")
+        else:
+            with nogil:
+                result = cuda.Malloc(&self.pointer, allocated)
+            check_cuda(result, f"cudaMalloc of {nbytes} bytes")
         self.nbytes = nbytes
         self.host_visible = cuda_has("hostcudaVersion")
 
@@ -30,7 +39,10 @@ cdef class DeviceMemory:
         # Failing to free at the end of the process is nobody's concern, and an exception cannot leave here.
         if self.pointer is not NULL:
             with nogil:
-                cuda.Free(self.pointer)
+                if self.by_nccl:
+                    nccl.MemFree(self.pointer)
+                else:
+                    cuda.Free(self.pointer)
             self.pointer = NULL
 
     @property

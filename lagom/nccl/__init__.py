@@ -17,15 +17,20 @@ except ModuleNotFoundError as missing:
         f"{__path__[0]} holds the sources of lagom.nccl, not a build of it; leave the folder that has lagom/ in it, "
         "or start Python with -P, and the installed package is found (pip install . installs it)"
     ) from missing
-from .communicator import Communicator, Config
+from .communicator import Communicator
+from .config import Config
 from .counters import ChannelRecord, Counters, CountersStatus, OpRecord
 from .devices import DeviceInfo, device_count, device_info, host_time_ns, set_device, synchronize
 from .dtypes import DTYPES, OPS, DType, dtype
-from .groups import group
+from .groups import Estimate, group, simulate
 from .knobs import COLLECTIVES, Knobs, Rule
 from .library import Library, library
-from .memory import DeviceBuffer, empty, zeros
-from .start import init, unique_id
+from .memory import DeviceBuffer, empty, mem_alloc, zeros
+from .one_sided import Wait
+from .properties import MemoryUse, Properties
+from .reductions import ReductionOp
+from .registration import Registration, Window
+from .start import init, init_all, join, unique_id
 from .streams import Event, Kernel, OpTime, Stream
 
 __all__ = [
@@ -41,16 +46,23 @@ __all__ = [
     "DType",
     "DeviceBuffer",
     "DeviceInfo",
+    "Estimate",
     "Event",
     "Kernel",
     "Knobs",
     "Library",
     "LibraryError",
+    "MemoryUse",
     "NcclError",
     "OpRecord",
     "OpTime",
+    "Properties",
+    "ReductionOp",
+    "Registration",
     "Rule",
     "Stream",
+    "Wait",
+    "Window",
     "device_count",
     "device_info",
     "dtype",
@@ -58,8 +70,12 @@ __all__ = [
     "group",
     "host_time_ns",
     "init",
+    "init_all",
+    "join",
     "library",
+    "mem_alloc",
     "set_device",
+    "simulate",
     "synchronize",
     "unique_id",
     "zeros",

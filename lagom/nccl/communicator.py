@@ -1,73 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
 """Communicators."""
 
+import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes
-from ._native import LibraryError
-from .buffers import Argument, require_apart, resolve
 from .checks import whole
+from .collectives import Collectives
+from .config import Config, blocks
 from .counters import Counters
-from .groups import require_none
-from .knobs import Rule, RuleTuple, difference
-from .streams import stream_address
+from .dtypes import DType
+from .groups import COMMUNICATORS, keep, note, require_none
+from .one_sided import OneSided
+from .point_to_point import PointToPoint
+from .properties import MemoryUse, Properties, memory_use, properties
+from .reductions import ReductionOp
+from .ruled import Ruled
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 
 _INT_MAX = 2**31 - 1
+_POLL_S = 1e-3
 
 
-@dataclass(frozen=True)
-class Config:
-    """Fields of ncclConfig_t; None leaves one to NCCL. The same on all ranks where NCCL's documentation says so."""
-
-    min_ctas: int | None = None
-    max_ctas: int | None = None
-    cga_cluster_size: int | None = None
-    nvls_ctas: int | None = None
-    cta_policy: int | None = None
-    traffic_class: int | None = None
-    split_share: int | None = None
-    net_name: str | None = None
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        for field, value in self.given().items():
-            if field in ("net_name", "name"):
-                if not isinstance(value, str) or "\0" in value:
-                    raise TypeError(f"{field} is {value!r}; text without zero bytes is needed")
-            else:
-                whole(value, field, 0, _INT_MAX)
-
-    def given(self) -> dict[str, Any]:
-        """Only what is set."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
-
-
-class Communicator:
+class Communicator(Collectives, PointToPoint, OneSided, Ruled):
     """A NCCL communicator with one device of this process.
 
     Made by :func:`init`. As a context manager it is destroyed at the end of the block, or aborted where the block
     raised, because the other ranks may never come. Calls enqueue and return; synchronize the stream before looking at
     results. NcclError carries NCCL's own text; ValueError and TypeError are raised before anything reaches NCCL.
+
+    Where it does not block (``Config(blocking=False)``), calls only begin: wait with :meth:`wait_ready` before the next
+    one and before synchronizing a stream.
     """
 
     def __init__(
-        self, handle: _native.CommHandle, mpi_comm: "MPI.Comm | None" = None, *, owns_mpi_comm: bool = False
+        self,
+        handle: _native.CommHandle,
+        mpi_comm: "MPI.Comm | None" = None,
+        *,
+        owns_mpi_comm: bool = False,
+        blocking: bool = True,
+        parent: "Communicator | None" = None,
     ) -> None:
         self._handle = handle
         self._mpi_comm = mpi_comm
         self._owns_mpi_comm = owns_mpi_comm
-        self.rank: int = handle.rank()
-        self.size: int = handle.size()
-        self.device: int = handle.device()
+        self._blocking = blocking
+        self._parent = parent
+        self._facts: tuple[int, int, int] | None = None
+        # NCCL writes to the handles of children that are still being made.
+        self._unborn: list[_native.CommHandle] = []
         self.counters = Counters(handle)
+        keep(handle)
+        if parent is not None and not blocking:
+            parent._unborn.append(handle)
+
+    # -- who --
+
+    def _ask(self) -> tuple[int, int, int]:
+        if self._facts is None:
+            self._facts = (self._handle.rank(), self._handle.size(), self._handle.device())
+        return self._facts
+
+    @property
+    def rank(self) -> int:
+        """This rank's number. Like size and device not before its group has ended (ValueError) and it is ready
+        (NcclError)."""
+        return self._ask()[0]
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self._ask()[1]
+
+    @property
+    def device(self) -> int:
+        """The device of this rank."""
+        return self._ask()[2]
+
+    @property
+    def blocking(self) -> bool:
+        """Whether calls return only when they are done."""
+        return self._blocking
+
+    def properties(self) -> Properties:
+        """What device code and one-sided calls find. LibraryError where NCCL is older than 2.29.7."""
+        return properties(self._handle)
 
     # -- life --
 
@@ -90,208 +114,170 @@ class Communicator:
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
         if handle is not None and handle.alive:
-            warnings.warn(f"communicator of rank {self.rank} was never destroyed", ResourceWarning, stacklevel=2)
+            warnings.warn(f"{self!r} was never destroyed", ResourceWarning, stacklevel=2)
 
     def __repr__(self) -> str:
         state = "" if self._handle.alive else ", ended"
-        return f"Communicator(rank {self.rank} of {self.size}, device {self.device}{state})"
+        if self._facts is None:
+            return f"Communicator(not asked yet{state})"
+        rank, size, device = self._facts
+        return f"Communicator(rank {rank} of {size}, device {device}{state})"
 
     @property
     def alive(self) -> bool:
         return bool(self._handle.alive)
 
-    def destroy(self) -> None:
-        """Finish what was enqueued and free everything; call it on every rank. Twice is harmless."""
-        require_none("destroy")
-        self._handle.destroy()
-        if self._owns_mpi_comm and self._mpi_comm is not None:
-            self._mpi_comm.Free()
-            self._mpi_comm = None
+    def ready(self) -> bool:
+        """Whether nothing is in progress; raises the NcclError of what failed. True at once where calls block."""
+        if not self._handle.alive and self._parent is not None and not self._parent.ready():
+            return False
+        done = bool(self._handle.check_async())
+        if done:
+            self._unborn.clear()
+        return done
 
-    def abort(self) -> None:
-        """Stop operations that still run and free everything, without the other ranks. Twice is harmless."""
-        require_none("abort")
-        self._handle.abort()
+    def wait_ready(self, timeout_s: float | None = None) -> None:
+        """Wait until :meth:`ready`. TimeoutError after ``timeout_s`` seconds (None: never)."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.ready():
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"{self!r} is still busy after {timeout_s} s")
+            time.sleep(_POLL_S)
 
     def check(self) -> None:
         """Raise the NcclError of an operation that failed after its call had returned, if there is one."""
         self._handle.check_async()
 
+    def finalize(self) -> None:
+        """Finish what was enqueued, together with all ranks; only :meth:`destroy` or :meth:`abort` may follow.
+
+        Needed before destroy where a communicator does not block or one thread drives several.
+        """
+        note("finalize", COMMUNICATORS, self._handle)
+        self._handle.finalize()
+
+    def destroy(self) -> None:
+        """Finish what was enqueued and free everything; call it on every rank. Twice is harmless."""
+        require_none("destroy")
+        if not self._blocking and self._handle.alive:
+            # NCCL refuses while something is in progress, and leaves a group open then.
+            self.wait_ready()
+        self._handle.destroy()
+        self._end()
+
+    def abort(self) -> None:
+        """Stop operations that still run and free everything, without the other ranks. Twice is harmless.
+
+        May be called from another thread than the one that waits.
+        """
+        require_none("abort")
+        self._handle.abort()
+        self._unborn.clear()
+
+    def revoke(self) -> None:
+        """Stop operations that still run, but keep the communicator for split, shrink, destroy and abort.
+
+        LibraryError where NCCL is older than 2.29.
+        """
+        require_none("revoke")
+        self._handle.revoke()
+
+    def _end(self) -> None:
+        self._unborn.clear()
+        if self._owns_mpi_comm and self._mpi_comm is not None:
+            self._mpi_comm.Free()
+            self._mpi_comm = None
+
+    # -- children --
+
     def split(self, color: int | None, key: int = 0, config: Config | None = None) -> "Communicator | None":
         """A communicator of the ranks with the same ``color`` (0 or more), ordered by ``key``; call it on every rank.
 
-        A rank that passes None takes no part and gets None.
+        A rank that passes None takes no part and gets None. Without ``config`` it has this communicator's.
         """
-        require_none("split")
+        note("split", COMMUNICATORS, blocking=self._blocking)
         if color is not None:
             color = whole(color, "color", 0, _INT_MAX)
         key = whole(key, "key", -_INT_MAX, _INT_MAX)
-        child = self._handle.split(-1 if color is None else color, key, (config or Config()).given())
+        fields, blocking = _given(config), blocks(config, self._blocking)
+        handle = self._handle.split(-1 if color is None else color, key, fields)
+        keep(handle)
         mpi_child = None
         if self._mpi_comm is not None:
             from mpi4py import MPI
 
             mpi_child = self._mpi_comm.Split(MPI.UNDEFINED if color is None else color, key)
-        return None if child is None else Communicator(child, mpi_child, owns_mpi_comm=True)
+        if color is None:
+            return None
+        return Communicator(handle, mpi_child, owns_mpi_comm=True, blocking=blocking, parent=self)
 
-    # -- knobs --
+    def shrink(self, excluded: Sequence[int], config: Config | None = None, *, abort: bool = False) -> "Communicator":
+        """A communicator without the ranks ``excluded``; call it on all others, and not on them.
 
-    @property
-    def rules(self) -> list[Rule]:
-        """Rules in force, those of a preloaded plan included. LibraryError where the library is not patched."""
-        return [Rule.from_tuple(numbers) for numbers in _native.get_rules(self._handle)]
-
-    def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Replace all rules; call it on every rank, with nothing in flight.
-
-        The ranks compare first (over the MPI communicator given to :func:`init`). If one differs, no rank sets
-        anything and every rank raises a ValueError that names rank, rule and field. If NCCL refuses on one rank, the
-        old rules come back everywhere and every rank raises.
+        ``abort``: stop what still runs on this one first, because an excluded rank may never answer. ValueError for an
+        empty list, a rank twice, out of range, or the own one. LibraryError where NCCL is older than 2.27.
         """
-        if self.size > 1 and self._mpi_comm is None:
-            raise LibraryError("set_rules compares the ranks' rules over MPI, and this communicator was made without")
-        mine: list[RuleTuple] = []
-        before: list[RuleTuple] = []
-        failure: Exception | None = None
-        # Whatever one rank stumbles over, the others must hear of it: they wait in the comparison.
-        try:
-            mine = _tuples(rules)
-            before = _native.get_rules(self._handle)
-        except Exception as error:
-            failure = error
-        self._raise_first(failure)
+        note("shrink", COMMUNICATORS, blocking=self._blocking)
+        ranks = [self._check_rank(rank, "excluded rank") for rank in excluded]
+        if not ranks or len(set(ranks)) != len(ranks) or self.rank in ranks or len(ranks) == self.size:
+            raise ValueError(f"shrink on rank {self.rank}: excluded {ranks}; other ranks are needed, each once")
+        fields, blocking = _given(config), blocks(config, self._blocking)
+        handle = self._handle.shrink(ranks, abort, fields)
+        mpi_child = None
         if self._mpi_comm is not None:
-            told = difference(self._mpi_comm.allgather(mine))
-            if told is not None:
-                raise ValueError(f"ranks differ in the rules they set, so no rank has set any: {told}")
-        try:
-            _native.set_rules(self._handle, mine)
-        except Exception as error:
-            failure = error
-        try:
-            self._raise_first(failure)
-        except Exception:
-            if failure is None:
-                _native.set_rules(self._handle, before)
-            raise
+            from mpi4py import MPI
 
-    def _raise_first(self, failure: Exception | None) -> None:
-        """Raise the failure of the first rank that has one, on every rank; call it on every rank."""
-        failures = [failure] if self._mpi_comm is None else self._mpi_comm.allgather(failure)
-        for rank, cause in enumerate(failures):
-            if cause is not None:
-                cause.add_note(f"on rank {rank}; all ranks keep their old rules")
-                raise cause
+            mpi_child = MPI.Intracomm(self._mpi_comm).Create_group(self._mpi_comm.Get_group().Excl(ranks))
+        return Communicator(handle, mpi_child, owns_mpi_comm=True, blocking=blocking, parent=self)
 
-    # -- collectives --
+    def grow_id(self) -> bytes:
+        """The unique id of one :meth:`grow`, made on one rank and passed to the new ones (:func:`join`)."""
+        require_none("grow_id")
+        return self._handle.grow_id()
 
-    def all_reduce(self, send: Any, recv: Any = None, op: str = "sum", stream: Any = None) -> None:
-        """Reduce ``send`` of all ranks into ``recv`` of every rank: same count on all. Without ``recv``: in place."""
-        code = dtypes.op_code(op)
-        source, target = self._pair(send, recv)
-        if source.count != target.count:
-            raise ValueError(f"all_reduce: send has {source.count} elements, recv {target.count}; they must be equal")
-        require_apart("all_reduce", source, target, in_place=target.address)
-        _native.all_reduce(
-            self._handle, source.address, target.address, source.count, source.dtype.code, code, stream_address(stream)
-        )
+    def grow(
+        self,
+        size: int,
+        unique_id: bytes | None = None,
+        config: Config | None = None,
+        *,
+        mpi_comm: "MPI.Comm | None" = None,
+    ) -> "Communicator":
+        """A communicator of ``size`` ranks: those of this one, with their numbers, and new ones, which call
+        :func:`join`; call it on every rank.
 
-    def all_gather(self, send: Any, recv: Any, stream: Any = None) -> None:
-        """Put ``send`` of rank r at ``recv[r * count:]`` on every rank; ``recv`` has size x count elements.
-
-        In place where ``send`` is that part of ``recv``.
+        ``unique_id``: what :meth:`grow_id` gave, on the rank that called it; None on the others. ``mpi_comm``: one of
+        the same ranks in the same order, so that rules can be set. LibraryError where NCCL is older than 2.29.
         """
-        source, target = self._pair(send, recv)
-        if target.count != source.count * self.size:
-            raise ValueError(
-                f"all_gather: recv has {target.count} elements; {self.size} ranks x send's {source.count} are needed"
-            )
-        require_apart("all_gather", source, target, in_place=target.address + self.rank * source.nbytes)
-        _native.all_gather(
-            self._handle, source.address, target.address, source.count, source.dtype.code, stream_address(stream)
-        )
+        note("grow", COMMUNICATORS, blocking=self._blocking)
+        size = whole(size, "size", self.size + 1, _INT_MAX)
+        fields, blocking = _given(config), blocks(config, self._blocking)
+        handle = _native.CommHandle.grow(self._handle, size, unique_id, -1, fields)
+        return Communicator(handle, mpi_comm, blocking=blocking, parent=self)
 
-    def reduce_scatter(self, send: Any, recv: Any, op: str = "sum", stream: Any = None) -> None:
-        """Reduce ``send`` of all ranks and leave part r of the result in ``recv`` of rank r; ``send`` has size x
-        count elements.
+    # -- what else it has --
 
-        In place where ``recv`` is that part of ``send``.
-        """
-        code = dtypes.op_code(op)
-        source, target = self._pair(send, recv)
-        if source.count != target.count * self.size:
-            raise ValueError(
-                f"reduce_scatter: send has {source.count} elements; {self.size} ranks x recv's {target.count} needed"
-            )
-        require_apart("reduce_scatter", target, source, in_place=source.address + self.rank * target.nbytes)
-        _native.reduce_scatter(
-            self._handle, source.address, target.address, target.count, source.dtype.code, code, stream_address(stream)
-        )
+    def pre_mul_sum(self, scalar: Any, dtype: "str | DType | type") -> ReductionOp:
+        """A reduction that multiplies each rank's input by its ``scalar`` and sums up; see :class:`ReductionOp`."""
+        return ReductionOp(self._handle, scalar, dtypes.dtype(dtype), self.device)
 
-    def broadcast(self, send: Any, recv: Any = None, root: int = 0, stream: Any = None) -> None:
-        """Copy ``send`` of ``root`` into ``recv`` of every rank. Without ``recv``: in place. ``send`` may be None
-        elsewhere.
-        """
-        self._check_root(root)
-        if send is None and self.rank != root:
-            source = target = self._memory(recv, "recv", written=True)
-        else:
-            source, target = self._pair(send, recv)
-        if source.count != target.count:
-            raise ValueError(f"broadcast: send has {source.count} elements, recv {target.count}; they must be equal")
-        if self.rank == root:
-            require_apart("broadcast", source, target, in_place=target.address)
-        _native.broadcast(
-            self._handle, source.address, target.address, target.count, target.dtype.code, root, stream_address(stream)
-        )
+    def memory_use(self) -> MemoryUse:
+        """Device memory of this communicator. LibraryError where NCCL is older than 2.29."""
+        return memory_use(self._handle)
 
-    def reduce(self, send: Any, recv: Any = None, op: str = "sum", root: int = 0, stream: Any = None) -> None:
-        """Reduce ``send`` of all ranks into ``recv`` of ``root``. Without ``recv``: in place at the root; elsewhere
-        it is unused.
-        """
-        code = dtypes.op_code(op)
-        self._check_root(root)
-        if recv is None and self.rank != root:
-            source = target = self._memory(send, "send", written=False)
-        else:
-            source, target = self._pair(send, recv)
-        if source.count != target.count:
-            raise ValueError(f"reduce: send has {source.count} elements, recv {target.count}; they must be equal")
-        if self.rank == root:
-            require_apart("reduce", source, target, in_place=target.address)
-        _native.reduce(
-            self._handle,
-            source.address,
-            target.address,
-            source.count,
-            source.dtype.code,
-            code,
-            root,
-            stream_address(stream),
-        )
+    def suspend(self) -> None:
+        """Give device memory back that can be, with nothing in flight; no call before :meth:`resume`. On every rank."""
+        require_none("suspend")
+        _native.comm_suspend(self._handle)
 
-    def _memory(self, memory: Any, name: str, *, written: bool) -> Argument:
-        argument = resolve(memory, name, written=written)
-        if argument.device not in (None, self.device) and argument.count:
-            raise ValueError(f"{name} is memory of device {argument.device}, this communicator's is {self.device}")
-        return argument
-
-    def _pair(self, send: Any, recv: Any) -> tuple[Argument, Argument]:
-        if recv is None:
-            both = self._memory(send, "send", written=True)
-            return both, both
-        source = self._memory(send, "send", written=False)
-        target = self._memory(recv, "recv", written=True)
-        if source.dtype != target.dtype:
-            raise TypeError(f"send is {source.dtype}, recv {target.dtype}; they must be equal")
-        return source, target
-
-    def _check_root(self, root: int) -> None:
-        whole(root, "root", 0, self.size - 1)
+    def resume(self) -> None:
+        """Take back what :meth:`suspend` gave; on every rank."""
+        require_none("resume")
+        _native.comm_resume(self._handle)
 
 
-def _tuples(rules: Sequence[Rule]) -> list[RuleTuple]:
-    for rule in rules:
-        if not isinstance(rule, Rule):
-            raise TypeError(f"{rule!r} is no lagom.nccl.Rule")
-    return [rule.as_tuple() for rule in rules]
+def _given(config: Config | None) -> dict[str, Any] | None:
+    """The configuration of a child; None to inherit."""
+    if config is not None and not isinstance(config, Config):
+        raise TypeError(f"config is {config!r}; a lagom.nccl.Config is needed")
+    return None if config is None else config.given()

@@ -118,3 +118,14 @@ def zeros(count: int, dtype: "str | DType | np.dtype[Any] | type" = "float32") -
     buffer = empty(count, dtype).fill_bytes(0)
     _native.stream_synchronize(0)
     return buffer
+
+
+def mem_alloc(count: int, dtype: "str | DType | np.dtype[Any] | type" = "float32") -> DeviceBuffer:
+    """Like :func:`empty`, from ncclMemAlloc: memory that can be registered and made a window on every path.
+
+    NcclError where memory does not suffice; LibraryError where NCCL is older than 2.19.
+    """
+    element = dtypes.dtype(dtype)
+    count = whole(count, "count", 0, (2**64 - 1) // element.itemsize)
+    library()
+    return DeviceBuffer(_native.DeviceMemory(count * element.itemsize, by_nccl=True), 0, count, element)

@@ -41,6 +41,14 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stock", action="store_true", help="NCCL without the patches; never becomes the default")
     parser.add_argument(
+        "--extra-patch",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a folder of further patches (series, *.patch, include/, src/), applied last; never becomes the default",
+    )
+    parser.add_argument(
         "--resources",
         action="store_true",
         help="cuda: build stock NCCL as well; print registers, stack and spills of each device function beside it",
@@ -71,6 +79,7 @@ def build(args: argparse.Namespace) -> int:
         arch=args.arch,
         functions=functions.select(args.functions) if args.functions else (),
         stock=args.stock,
+        extra_patches=tuple(folder.resolve() for folder in args.extra_patch),
         jobs=args.jobs or 0,
     )
     done = FLAVOURS[args.flavour](request).run(args.target)

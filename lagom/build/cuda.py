@@ -55,8 +55,8 @@ class CudaBuild(Build):
         with tempfile.TemporaryDirectory(prefix="stage-", dir=self.work) as scratch:
             tree = Path(scratch, "tree")
             trees.copy(self.request.source, tree, STAGED_TOPS)
-            if not self.request.stock:
-                patch.apply(tree)
+            if self.request.series:
+                patch.apply(tree, self.request.series)
             nccl.export_headers(tree / "makefiles", tree, self.stage_key[:12])
             device_api = tree / "src" / "include"
             shutil.copytree(device_api / "nccl_device", tree / "include" / "nccl_device", dirs_exist_ok=True)
@@ -105,7 +105,7 @@ class CudaBuild(Build):
             "-O3", "-fPIC", "-fvisibility=hidden", "-w", *self._defines(), *nccl.HOST_FLAGS, *nccl.INCLUDES,
             f"-Itree/src/{nccl.DOCA}/include", f"-Itree/src/{nccl.DOCA}/src", *CUDA_INCLUDE,
         ]  # fmt: skip
-        names = sorted([*nccl.host_sources(source, self.request.stock), nccl.STATIC_CUDART])
+        names = sorted([*nccl.host_sources(source, self.request.series), nccl.STATIC_CUDART])
         objects = self.host_objects(ninja, names, flags)
         for name in (f"symmetric/{nccl.SYMMETRIC_TABLE}", "device/host_table.cc"):
             output = f"host-{self.functions_key}/{name}.o"

@@ -25,7 +25,12 @@ class Request:
     arch: int = 800
     functions: tuple[str, ...] = ()  # names of device functions; empty: the flavour's default
     stock: bool = False  # without the patches
+    extra_patches: tuple[Path, ...] = ()  # folders of further patches, see patch.Series
     jobs: int = 0  # 0: one a core
+
+    @property
+    def series(self) -> patch.Series:
+        return patch.Series(own=not self.stock, extra=self.extra_patches)
 
     @property
     def job_count(self) -> int:
@@ -60,7 +65,7 @@ class Build(ABC):
         parts = [
             self.flavour,
             trees.digest(self.request.source),
-            "stock" if self.request.stock else patch.digest(),
+            self.request.series.digest(),
             trees.digest(Path(__file__).parent),
             tools.compiler_id(self.cxx),
             os.environ.get("CXXFLAGS", ""),
@@ -96,7 +101,7 @@ class Build(ABC):
                     return self.work
                 self._publish()
                 done = self.finished
-        if make_current and not self.request.stock:
+        if make_current and self.request.series == patch.OWN:
             cache.point(cache.current(self.flavour), done)
         return done
 
@@ -116,6 +121,7 @@ class Build(ABC):
                 "flavour": self.flavour,
                 "arch": self.request.arch,
                 "patched": not self.request.stock,
+                "extra_patches": [folder.name for folder in self.request.extra_patches],
                 "key": self.key,
                 "base_key": self.base_key,
                 "compiler": tools.compiler_id(self.cxx),

@@ -45,8 +45,8 @@ class HostBuild(Build):
         with tempfile.TemporaryDirectory(prefix="stage-", dir=self.work) as scratch:
             patched, rewritten = Path(scratch, "patched"), Path(scratch, "rewritten")
             trees.copy(self.request.source, patched, STAGED_TOPS)
-            if not self.request.stock:
-                patch.apply(patched)
+            if self.request.series:
+                patch.apply(patched, self.request.series)
             rewriter = room("hostcuda") / "tools" / "rewrite.py"
             command = [sys.executable, str(rewriter), str(patched), str(rewritten)]
             done = subprocess.run(command, capture_output=True, text=True)
@@ -90,7 +90,7 @@ class HostBuild(Build):
             f"-Itree/src/{nccl.DOCA}/include", f"-Itree/src/{nccl.DOCA}/src", "-Ihostcuda/include",
             *CUDA_INCLUDE, *self.flags["host"],
         ]  # fmt: skip
-        objects = self.host_objects(ninja, nccl.host_sources(source, self.request.stock), flags)
+        objects = self.host_objects(ninja, nccl.host_sources(source, self.request.series), flags)
         own = f"host-{self.functions_key}"
         for name in (f"symmetric/{nccl.SYMMETRIC_TABLE}", "symmetric/absent_kernels.cc", "device/host_table.cc"):
             objects.append(self.compile(ninja, f"{own}/{name}.o", f"{generated}/{name}", ["-std=c++17", *flags]))

@@ -29,12 +29,11 @@ INCLUDES = ("-Itree/src", "-Itree/include", "-Itree/src/include", "-Itree/src/in
 SYMMETRIC_TABLE = "sym_kernels_host.cc"
 
 
-def host_sources(source: Path, stock: bool) -> list[str]:
-    """NCCL's host files below `source` (a tree's src/), and those that the patches add, unless `stock`."""
+def host_sources(source: Path, series: patch.Series) -> list[str]:
+    """NCCL's host files below `source` (a tree's src/), and those that the patches add."""
     names = {path.relative_to(source).as_posix() for pattern in HOST_SOURCES for path in source.glob(pattern)}
-    if not stock:
-        added = (name.removeprefix("src/") for name in patch.added_files())
-        names |= {name for name in added if name.endswith((".cc", ".c")) and not name.startswith("include/")}
+    added = (name.removeprefix("src/") for name in series.added_files())
+    names |= {name for name in added if name.endswith((".cc", ".c")) and not name.startswith("include/")}
     return sorted(names - NOT_IN_LIBRARY)
 
 

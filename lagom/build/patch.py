@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import trees
@@ -16,34 +17,58 @@ from .tools import need
 MARKER = ".lagom-patched"  # holds the digest of the series that a tree has been given
 
 
-def patches() -> list[Path]:
-    """The patches of the series in order. '#' begins a comment in the series file."""
-    listed = series() / "series"
-    if not listed.is_file():
-        raise BuildError(f"{listed} is missing")
-    names = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
-    found = [series() / name for name in names if name]
-    for path in found:
-        if not path.is_file():
-            raise BuildError(f"{listed} names {path.name}, which is not there")
-    return found
+@dataclass(frozen=True)
+class Series:
+    """What a tree is given: Lagom's own series, and folders of the same form with further patches, in that order.
+
+    Such a folder holds `series`, the patches that it names, and whole new files below `include` and `src`.
+    """
+
+    own: bool = True
+    extra: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        for folder in self.extra:
+            if not (folder / "series").is_file():
+                raise BuildError(f"{folder} holds no patches: it has no file named series")
+
+    def __bool__(self) -> bool:
+        return self.own or bool(self.extra)
+
+    def patches(self) -> list[Path]:
+        """The patches in order. '#' begins a comment in a series file."""
+        found = []
+        for folder in ([series()] if self.own else []) + list(self.extra):
+            listed = folder / "series"
+            if not listed.is_file():
+                raise BuildError(f"{listed} is missing")
+            names = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
+            for path in [folder / name for name in names if name]:
+                if not path.is_file():
+                    raise BuildError(f"{listed} names {path.name}, which is not there")
+                found.append(path)
+        return found
+
+    def added_files(self) -> dict[str, Path]:
+        """Whole new files: path in NCCL's tree -> file here. include/ goes to src/include/, src/ to src/."""
+        found = {}
+        for room_folder in ([room("nccl_patches")] if self.own else []) + list(self.extra):
+            for folder, place in (("include", "src/include"), ("src", "src")):
+                top = room_folder / folder
+                if top.is_dir():
+                    found.update({f"{place}/{name}": top / name for name in trees.files(top)})
+        return found
+
+    def digest(self) -> str:
+        """Identifies what patching does: the patches in order, and the new files."""
+        parts = [trees.digest(path.parent, [path.name]) for path in self.patches()]
+        parts += [
+            f"{name} {trees.digest(path.parent, [path.name])}" for name, path in sorted(self.added_files().items())
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def added_files() -> dict[str, Path]:
-    """Whole new files: path in NCCL's tree -> file here. include/ goes to src/include/, src/ to src/."""
-    found = {}
-    for folder, place in (("include", "src/include"), ("src", "src")):
-        top = room("nccl_patches") / folder
-        if top.is_dir():
-            found.update({f"{place}/{name}": top / name for name in trees.files(top)})
-    return found
-
-
-def digest() -> str:
-    """Identifies what patching does: the patches in order, and the new files."""
-    parts = [trees.digest(path.parent, [path.name]) for path in patches()]
-    parts += [f"{name} {trees.digest(path.parent, [path.name])}" for name, path in sorted(added_files().items())]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+OWN = Series()
 
 
 def _touched(patch: Path) -> list[str]:
@@ -52,10 +77,10 @@ def _touched(patch: Path) -> list[str]:
     return sorted(set(names))
 
 
-def _try_series(tree: Path, scratch: Path) -> list[str]:
+def _try_series(tree: Path, scratch: Path, chosen: Series) -> list[str]:
     """Apply the series to copies, in `scratch`, of the files it touches. Returns one line a hunk or file that fails."""
     git = need("git", "install git: it applies the patches")
-    for name in sorted({name for patch in patches() for name in _touched(patch)}):
+    for name in sorted({name for patch in chosen.patches() for name in _touched(patch)}):
         if (tree / name).is_file():
             trees.write_if_changed(scratch / name, (tree / name).read_bytes(), (tree / name).stat().st_mode & 0o777)
     # Not inside any repository, or git would silently skip paths that it takes for another project's.
@@ -63,7 +88,7 @@ def _try_series(tree: Path, scratch: Path) -> list[str]:
     for name in ("GIT_DIR", "GIT_WORK_TREE"):
         environment.pop(name, None)
     failures = []
-    for patch in patches():
+    for patch in chosen.patches():
         done = subprocess.run(
             [git, "apply", "--reject", "--verbose", "--whitespace=nowarn", str(patch)],
             cwd=scratch, env=environment, capture_output=True, text=True,
@@ -94,19 +119,19 @@ def _explain(patch: Path, output: str) -> list[str]:
     return lines or [line for line in output.splitlines() if line.startswith("error:")] or [output.strip()]
 
 
-def check(tree: Path) -> list[str]:
+def check(tree: Path, chosen: Series = OWN) -> list[str]:
     """What of the series fails on `tree`, one line each; empty where all of it applies. The tree stays as it is."""
     _require_tree(tree)
     with tempfile.TemporaryDirectory(prefix="lagom-patch-") as scratch:
-        failures = _try_series(tree, Path(scratch))
-    return failures + [f"{name}: a new file of the series, but the tree has one" for name in _collisions(tree)]
+        failures = _try_series(tree, Path(scratch), chosen)
+    return failures + [f"{name}: a new file of the series, but the tree has one" for name in _collisions(tree, chosen)]
 
 
-def _collisions(tree: Path) -> list[str]:
-    return [name for name in added_files() if (tree / name).exists()]
+def _collisions(tree: Path, chosen: Series) -> list[str]:
+    return [name for name in chosen.added_files() if (tree / name).exists()]
 
 
-def apply(tree: Path) -> bool:
+def apply(tree: Path, chosen: Series = OWN) -> bool:
     """Apply the series and add the new files. False where the tree had exactly that already; nothing changes then.
 
     All or nothing: a series that fails leaves the tree untouched. BuildError lists the hunks, or says that the tree
@@ -114,7 +139,7 @@ def apply(tree: Path) -> bool:
     """
     _require_tree(tree)
     marker = tree / MARKER
-    wanted = digest()
+    wanted = chosen.digest()
     if marker.is_file():
         if marker.read_text().strip() == wanted:
             return False
@@ -122,14 +147,14 @@ def apply(tree: Path) -> bool:
             f"{tree} carries another series ({marker.read_text().strip()[:12]}); start from a pristine tree"
         )
     with tempfile.TemporaryDirectory(prefix="lagom-patch-") as scratch:
-        failures = _try_series(tree, Path(scratch))
-        failures += [f"{name}: a new file of the series, but the tree has one" for name in _collisions(tree)]
+        failures = _try_series(tree, Path(scratch), chosen)
+        failures += [f"{name}: a new file of the series, but the tree has one" for name in _collisions(tree, chosen)]
         if failures:
             raise BuildError(f"the series does not apply to {tree}:\n  " + "\n  ".join(failures))
         for name in trees.files(Path(scratch)):
             path = Path(scratch) / name
             trees.write_if_changed(tree / name, path.read_bytes(), path.stat().st_mode & 0o777)
-    for name, path in added_files().items():
+    for name, path in chosen.added_files().items():
         trees.write_if_changed(tree / name, path.read_bytes())
     marker.write_text(wanted + "\n")
     return True

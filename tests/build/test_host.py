@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from lagom.build import cache, fetch, flavour, functions, host, rooms
 from lagom.build.errors import BuildError
 
 ONE = ("AllGather RING SIMPLE",)
+DUMP = Path(__file__).parents[1] / "nccl_dump"
 
 
 @pytest.fixture
@@ -109,6 +111,14 @@ def test_a_build_that_holds_more_is_taken(own_cache: Path, source: Path) -> None
     assert build.find() == exact
 
 
+@pytest.mark.parametrize("more", [{"stock": True}, {"extra_patches": (DUMP,)}], ids=["stock", "extra"])
+def test_a_build_to_compare_with_is_not_the_default(own_cache: Path, source: Path, more: dict[str, Any]) -> None:
+    build = host.HostBuild(flavour.Request(source, functions=ONE, **more))
+    made = finished(own_cache, build, build.key, ONE)
+    assert build.run() == made
+    assert not cache.current("host").exists()
+
+
 def test_the_key_follows_what_decides_the_result(
     own_cache: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,8 +130,10 @@ def test_the_key_follows_what_decides_the_result(
         key(stock=True),
         key(arch=900),
         key(functions=("AllGather RING LL",)),
+        key(extra_patches=(DUMP,)),
+        key(stock=True, extra_patches=(DUMP,)),
     }
-    assert len(keys) == 4
+    assert len(keys) == 6
     assert key() == key(jobs=7)
     shutil.copytree(rooms.room("hostcuda"), tmp_path / "hostcuda")
     first = next((tmp_path / "hostcuda" / "runtime").glob("*.cc"))
@@ -147,6 +159,7 @@ def test_an_architecture_that_is_not_modelled(source: Path) -> None:
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
         (["--functions", " "], "--functions: the pattern is empty"),
         (["--jobs", "many"], "invalid int value"),
+        (["--extra-patch", "/nowhere"], "/nowhere holds no patches"),
         (["--source", "/nowhere"], "/nowhere: no such file or folder"),
     ],
 )

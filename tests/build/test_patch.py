@@ -21,7 +21,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def touched() -> list[str]:
-    return sorted({name for path in patch.patches() for name in patch._touched(path)})
+    return sorted({name for path in patch.OWN.patches() for name in patch._touched(path)})
 
 
 def test_applies_twice_to_the_same_tree(tree: Path) -> None:
@@ -57,7 +57,7 @@ def test_check_lists_every_failing_hunk(tree: Path) -> None:
     lines = done.stdout.splitlines()
     hunks = sum(
         part.count("\n@@")
-        for path in patch.patches()
+        for path in patch.OWN.patches()
         for part in path.read_text().split("\n--- ")
         if part.splitlines()[1:] and part.splitlines()[1].startswith(f"+++ b/{emptied}")
     )
@@ -79,6 +79,35 @@ def test_another_series_is_named(tree: Path) -> None:
     (tree / patch.MARKER).write_text("0123456789abcdef\n")
     with pytest.raises(BuildError, match="another series \\(0123456789ab\\)"):
         patch.apply(tree)
+
+
+DUMP = Path(__file__).parents[1] / "nccl_dump"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["patched", "stock"])
+def test_further_patches(tree: Path, own: bool) -> None:
+    """The test-only patches apply after Lagom's own and to stock NCCL, and count in the digest."""
+    series = patch.Series(own=own, extra=(DUMP,))
+    assert patch.apply(tree, series)
+    assert not patch.apply(tree, series)
+    assert (tree / "src" / "include" / "nccl_dump.h").is_file()
+    assert (tree / "src" / "lagom").is_dir() == own
+    assert len({chosen.digest() for chosen in (series, patch.Series(own=own), patch.Series(not own, (DUMP,)))}) == 3
+    with pytest.raises(BuildError, match="another series"):
+        patch.apply(tree)
+
+
+def test_mutants_apply_last(tree: Path) -> None:
+    assert patch.apply(tree, patch.Series(extra=(DUMP, DUMP / "mutants")))
+    assert not patch.Series(own=False)
+
+
+def test_a_folder_without_patches(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="holds no patches: it has no file named series"):
+        patch.Series(extra=(tmp_path,))
+    (tmp_path / "series").write_text("# none\nmissing.patch\n")
+    with pytest.raises(BuildError, match="names missing.patch, which is not there"):
+        patch.Series(extra=(tmp_path,)).digest()
 
 
 def test_not_a_tree(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lagom.nccl import Communicator, DeviceBuffer, Stream
+import lagom.nccl as nccl
+from lagom.nccl import Communicator, DeviceBuffer, ReductionOp, Stream
 
 from .patterns import Array, Pattern
 
@@ -26,29 +27,45 @@ class Call:
 
     send: DeviceBuffer
     recv: DeviceBuffer
-    op: str
+    op: str | ReductionOp
     root: int
     stream: Stream | None
 
 
 @dataclass(frozen=True)
 class Collective:
-    """``reduces``: has an operation; ``rooted``: has a root; ``launch``: the call itself."""
+    """``reduces``: has an operation; ``rooted``: has a root; ``launch``: the call itself; ``expected``: what a rank
+    must receive, None where its buffer is unspecified. ``sends_parts``, ``receives_parts``: that buffer holds one part
+    a rank, or one part of what all have. ``in_place``: the call has a form with one buffer. ``bus_factor``: bus bandwidth
+    divided by algorithm bandwidth, from the number of ranks.
+    """
 
     name: str
-    reduces: bool
-    rooted: bool
     launch: Callable[[Communicator, Call], None]
+    expected: Callable[[Pattern, int, Counts, int], Array | None]
+    bus_factor: Callable[[int], float]
+    reduces: bool = False
+    rooted: bool = False
+    sends_parts: bool = False
+    receives_parts: bool = False
+    in_place: bool = True
 
     def counts(self, nbytes: int, itemsize: int, ranks: int) -> Counts:
         """Counts for a size of ``nbytes``; shares are multiples of 16 bytes, as in nccl-tests."""
         total = nbytes // itemsize
-        if self.name not in ("all_gather", "reduce_scatter"):
+        if not (self.sends_parts or self.receives_parts):
             return Counts(total, total, total)
-        share = total // ranks // (16 // itemsize) * (16 // itemsize)
-        if self.name == "all_gather":
+        return self.counts_of_share(total // ranks // (16 // itemsize) * (16 // itemsize), ranks)
+
+    def counts_of_share(self, share: int, ranks: int) -> Counts:
+        """Counts for calls whose smaller buffer (where they have one) holds ``share`` elements."""
+        if self.sends_parts and self.receives_parts:
+            return Counts(share * ranks, share * ranks, share)
+        if self.sends_parts:
             return Counts(share, share * ranks, share)
-        return Counts(share * ranks, share, share)
+        if self.receives_parts:
+            return Counts(share * ranks, share, share)
+        return Counts(share, share, share)
 
     def buffers(
         self, send: DeviceBuffer, recv: DeviceBuffer, counts: Counts, rank: int, in_place: bool
@@ -56,48 +73,115 @@ class Collective:
         """The parts of two large buffers that a call uses."""
         if not in_place:
             return send[: counts.send], recv[: counts.recv]
-        if self.name == "all_gather":
+        if counts.send < counts.recv:
             return recv[rank * counts.send : (rank + 1) * counts.send], recv[: counts.recv]
-        if self.name == "reduce_scatter":
+        if counts.recv < counts.send:
             return recv[: counts.send], recv[rank * counts.recv : (rank + 1) * counts.recv]
         return recv[: counts.recv], recv[: counts.recv]
 
     def sent(self, pattern: Pattern, rank: int, counts: Counts, root: int) -> Array | None:
-        """What ``rank`` passes in; None where it passes nothing that counts (broadcast away from the root)."""
-        if self.name == "broadcast" and rank != root:
+        """What ``rank`` passes in; None where it passes nothing that counts (away from the root)."""
+        if self.name in ("broadcast", "scatter") and rank != root:
             return None
         return pattern.data(rank, counts.send)
 
-    def expected(self, pattern: Pattern, rank: int, counts: Counts, root: int) -> Array | None:
-        """What ``rank`` must receive; None where its buffer is unspecified (reduce away from the root)."""
-        if self.name == "all_reduce":
-            return pattern.expected(counts.recv)
-        if self.name == "reduce":
-            return pattern.expected(counts.recv) if rank == root else None
-        if self.name == "reduce_scatter":
-            return pattern.expected(counts.recv, start=rank * counts.recv)
-        if self.name == "broadcast":
-            return pattern.data(root, counts.recv)
-        return _joined(pattern, counts.send)
 
-    def bus_factor(self, ranks: int) -> float:
-        """Bus bandwidth divided by algorithm bandwidth."""
-        if self.name == "all_reduce":
-            return 2 * (ranks - 1) / ranks
-        return (ranks - 1) / ranks if self.name in ("all_gather", "reduce_scatter") else 1.0
+def _of_all(ranks: int) -> float:
+    return (ranks - 1) / ranks
 
 
-def _joined(pattern: Pattern, count: int) -> Array:
-    return np.concatenate([pattern.data(rank, count) for rank in range(pattern.ranks)])
+def _once(ranks: int) -> float:
+    return 1.0
+
+
+def _joined(pattern: Pattern, rank: int, counts: Counts, root: int) -> Array:
+    return np.concatenate([pattern.data(other, counts.shown) for other in range(pattern.ranks)])
+
+
+def _transposed(pattern: Pattern, rank: int, counts: Counts, root: int) -> Array:
+    return np.concatenate(
+        [pattern.data(other, counts.shown, start=rank * counts.shown) for other in range(pattern.ranks)]
+    )
+
+
+def _around(comm: Communicator, call: Call) -> None:
+    """Each rank sends to the next and receives from the one before it."""
+    with nccl.group():
+        comm.send(call.send, (comm.rank + 1) % comm.size, call.stream)
+        comm.recv(call.recv, (comm.rank - 1) % comm.size, call.stream)
 
 
 COLLECTIVES: dict[str, Collective] = {
     collective.name: collective
     for collective in (
-        Collective("all_reduce", True, False, lambda comm, c: comm.all_reduce(c.send, c.recv, c.op, c.stream)),
-        Collective("all_gather", False, False, lambda comm, c: comm.all_gather(c.send, c.recv, c.stream)),
-        Collective("reduce_scatter", True, False, lambda comm, c: comm.reduce_scatter(c.send, c.recv, c.op, c.stream)),
-        Collective("broadcast", False, True, lambda comm, c: comm.broadcast(c.send, c.recv, c.root, c.stream)),
-        Collective("reduce", True, True, lambda comm, c: comm.reduce(c.send, c.recv, c.op, c.root, c.stream)),
+        Collective(
+            "all_reduce",
+            lambda comm, c: comm.all_reduce(c.send, c.recv, c.op, c.stream),
+            lambda pattern, rank, counts, root: pattern.expected(counts.recv),
+            lambda ranks: 2 * (ranks - 1) / ranks,
+            reduces=True,
+        ),
+        Collective(
+            "all_gather",
+            lambda comm, c: comm.all_gather(c.send, c.recv, c.stream),
+            _joined,
+            _of_all,
+            sends_parts=True,
+        ),
+        Collective(
+            "reduce_scatter",
+            lambda comm, c: comm.reduce_scatter(c.send, c.recv, c.op, c.stream),
+            lambda pattern, rank, counts, root: pattern.expected(counts.recv, start=rank * counts.recv),
+            _of_all,
+            reduces=True,
+            receives_parts=True,
+        ),
+        Collective(
+            "broadcast",
+            lambda comm, c: comm.broadcast(c.send, c.recv, c.root, c.stream),
+            lambda pattern, rank, counts, root: pattern.data(root, counts.recv),
+            _once,
+            rooted=True,
+        ),
+        Collective(
+            "reduce",
+            lambda comm, c: comm.reduce(c.send, c.recv, c.op, c.root, c.stream),
+            lambda pattern, rank, counts, root: pattern.expected(counts.recv) if rank == root else None,
+            _once,
+            reduces=True,
+            rooted=True,
+        ),
+        Collective(
+            "alltoall",
+            lambda comm, c: comm.alltoall(c.send, c.recv, c.stream),
+            _transposed,
+            _of_all,
+            sends_parts=True,
+            receives_parts=True,
+            in_place=False,
+        ),
+        Collective(
+            "gather",
+            lambda comm, c: comm.gather(c.send, c.recv, c.root, c.stream),
+            lambda pattern, rank, counts, root: _joined(pattern, rank, counts, root) if rank == root else None,
+            _of_all,
+            rooted=True,
+            sends_parts=True,
+        ),
+        Collective(
+            "scatter",
+            lambda comm, c: comm.scatter(c.send, c.recv, c.root, c.stream),
+            lambda pattern, rank, counts, root: pattern.data(root, counts.recv, start=rank * counts.recv),
+            _of_all,
+            rooted=True,
+            receives_parts=True,
+        ),
+        Collective(
+            "sendrecv",
+            _around,
+            lambda pattern, rank, counts, root: pattern.data((rank - 1) % pattern.ranks, counts.recv),
+            _once,
+            in_place=False,
+        ),
     )
 }

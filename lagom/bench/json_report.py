@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from .options import Options
-from .results import Header, Row, Side, Summary
+from .results import NOT_RUN, Header, Row, Side, Summary
 
 # nccl-tests dumps the whole environment; only what bears upon the run is of use to a reader and harmless to pass on.
 _ENVIRONMENT = ("NCCL_", "LAGOM_", "HOSTCUDA_", "CUDA_", "LD_PRELOAD=", "OMP_", "LANG=")
@@ -100,6 +100,8 @@ def _row(options: Options, row: Row) -> dict[str, Any]:
 
 
 def _side(side: Side) -> dict[str, Any]:
+    if side is NOT_RUN:
+        return {"time": None, "alg_bw": None, "bus_bw": None, "nwrong": "N/A"}
     measured: dict[str, Any] = {
         "time": round(side.time_us, 4),
         "alg_bw": round(side.alg_gbps, 6),

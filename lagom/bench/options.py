@@ -22,7 +22,7 @@ DTYPE_NAMES = {
 }
 """nccl-tests' names of element types, with NumPy's."""
 
-OP_NAMES = ("sum", "prod", "max", "min", "avg")
+OP_NAMES = ("sum", "prod", "max", "min", "avg", "mulsum")
 
 
 @dataclass(frozen=True)

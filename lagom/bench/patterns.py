@@ -4,9 +4,13 @@
 Values are whole numbers so small that every partial sum or product of them is representable, so the expected result has
 tolerance 0. The one exception is the average of floating-point values over a number of ranks that is no power of two,
 where NCCL multiplies by a rounded 1/n first: 2 units in the last place, as in nccl-tests.
+
+What a rank passes repeats after PERIOD elements, a prime: whatever power of two it is cut into, a part in the wrong
+place shows.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,8 @@ Array = np.ndarray[Any, Any]
 _SIGNIFICANT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float8_e4m3fn": 4, "float8_e5m2": 3}
 _MOST_DOUBLINGS = 6  # 2**6 fits every type, int8 included
 _MOST_ROUNDED = 3
+_LARGEST_SCALAR = 2
+PERIOD = 65521
 
 
 def is_float(dtype: DType) -> bool:
@@ -35,7 +41,10 @@ def exact_limit(dtype: DType) -> int:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What ``ranks`` ranks pass into a reduction ``op`` (None: a collective that moves data only)."""
+    """What ``ranks`` ranks pass into a reduction ``op`` (None: a collective that moves data only).
+
+    "mulsum" is a sum of inputs that each rank multiplies by its own :meth:`scalar` first.
+    """
 
     dtype: DType
     op: str | None
@@ -43,18 +52,31 @@ class Pattern:
 
     def data(self, rank: int, count: int, start: int = 0) -> Array:
         """Elements ``start`` to ``start + count`` of what ``rank`` passes."""
-        index = np.arange(start, start + count, dtype=np.uint64)
+        return _repeated(_one_period(self, rank), count, start)
+
+    def expected(self, count: int, start: int = 0) -> Array:
+        """Elements ``start`` to ``start + count`` of the reduction over all ranks."""
+        return _repeated(_one_result(self), count, start)
+
+    def scalar(self, rank: int) -> int:
+        """What ``rank`` multiplies its input by where the operation is "mulsum"."""
+        return 1 + rank % _LARGEST_SCALAR
+
+    def one_period(self, rank: int) -> Array:
+        """The first PERIOD elements of what ``rank`` passes."""
+        index = np.arange(PERIOD, dtype=np.uint64)
         if self.op is None:
             return self._bits(index, rank)
         return self._values(index, rank).astype(self.dtype.numpy)
 
-    def expected(self, count: int, start: int = 0) -> Array:
-        """Elements ``start`` to ``start + count`` of the reduction over all ranks."""
-        index = np.arange(start, start + count, dtype=np.uint64)
-        rows = (self._values(index, rank) for rank in range(self.ranks))
+    def one_result(self) -> Array:
+        """The first PERIOD elements of the reduction."""
+        index = np.arange(PERIOD, dtype=np.uint64)
+        factors = [self.scalar(rank) if self.op == "mulsum" else 1 for rank in range(self.ranks)]
+        rows = (factors[rank] * self._values(index, rank) for rank in range(self.ranks))
         result = next(rows)
         for row in rows:
-            if self.op in ("sum", "avg"):
+            if self.op in ("sum", "avg", "mulsum"):
                 result = result + row
             elif self.op == "prod":
                 result = result * row
@@ -103,17 +125,37 @@ class Pattern:
         signed = self.dtype.numpy.kind != "u"
         if self.op in ("max", "min"):
             return random % (2 * limit + 1) - limit if signed else random % (limit + 1)
+        if self.op == "mulsum":
+            limit //= _LARGEST_SCALAR
         share = limit // self.ranks
         if share == 0:
             # More ranks than the type can count: in each element only `limit` of them pass a 1.
             return ((index.astype(np.int64) + rank) % self.ranks < limit).astype(np.int64)
-        if self.op == "sum" and signed:
+        if self.op in ("sum", "mulsum") and signed:
             return random % (2 * share + 1) - share
         values = random % (share + 1)
         if self.tolerance_ulp:
             # Each value that is not 0 adds a rounding: keep few, whatever the number of ranks.
             values[(index.astype(np.int64) + rank) % self.ranks >= _MOST_ROUNDED] = 0
         return values
+
+
+@lru_cache(maxsize=128)
+def _one_period(pattern: Pattern, rank: int) -> Array:
+    return pattern.one_period(rank)
+
+
+@lru_cache(maxsize=32)
+def _one_result(pattern: Pattern) -> Array:
+    return pattern.one_result()
+
+
+def _repeated(period: Array, count: int, start: int) -> Array:
+    """Elements ``start`` to ``start + count`` of ``period`` again and again."""
+    turned = np.roll(period, -(start % PERIOD))
+    # By bytes: NumPy repeats the types of ml_dtypes element by element.
+    words = np.resize(turned.view(f"u{turned.itemsize}"), count) if count else turned[:0].view(f"u{turned.itemsize}")
+    return words.view(period.dtype)
 
 
 def _mix(index: Array, rank: int) -> Array:

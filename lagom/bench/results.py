@@ -47,6 +47,10 @@ class Side:
     knobs: str | None
 
 
+NOT_RUN = Side(0.0, 0.0, 0.0, None, None, None)
+"""The in-place half of a collective that has none."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One size: bytes, element count, nccl-tests' names of type and operation, root (-1: none), and both halves."""

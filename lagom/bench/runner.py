@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import lagom.nccl as nccl
-from lagom.nccl import Communicator, DType, Event, Knobs, Rule, Stream
+from lagom.nccl import Communicator, DType, Event, Knobs, ReductionOp, Rule, Stream
 
 from . import json_report, text
 from .collectives import COLLECTIVES, Call, Collective, Counts
 from .options import DTYPE_NAMES, OP_NAMES, Options
 from .patterns import Pattern
-from .results import DeviceLine, Header, Row, Side, Spread, Summary
+from .results import NOT_RUN, DeviceLine, Header, Row, Side, Spread, Summary
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -64,6 +64,7 @@ class _Bench:
         self.collective: Collective = COLLECTIVES[options.collective]
         self.stream: Stream | None = None if options.stream_null else Stream()
         # Room for the larger of both buffers at the largest size.
+        self.scaled: dict[DType, ReductionOp] = {}
         self.send = nccl.empty(options.max_bytes, "uint8")
         self.recv = nccl.empty(options.max_bytes, "uint8")
 
@@ -136,22 +137,34 @@ class _Bench:
         send, recv = self.collective.buffers(
             self.send.view(element), self.recv.view(element), counts, self.comm.rank, in_place
         )
-        return Call(send, recv, op, max(root, 0), self.stream), counts
+        return Call(send, recv, self._reduction(element, op), max(root, 0), self.stream), counts
 
     def _row(self, nbytes: int, dtype_name: str, op: str, root: int) -> Row:
         sides = []
         for in_place in (False, True):
+            if in_place and not self.collective.in_place:
+                sides.append(NOT_RUN)
+                continue
             call, counts = self._call(nbytes, dtype_name, op, root, in_place=in_place)
             size = max(counts.send, counts.recv) * call.send.dtype.itemsize
-            sides.append(self._side(call, counts, size))
+            sides.append(self._side(call, counts, size, op))
         return Row(size, counts.shown, dtype_name, op, root, sides[0], sides[1], _now())
 
-    def _side(self, call: Call, counts: Counts, size: int) -> Side:
+    def _reduction(self, dtype: DType, op: str) -> str | ReductionOp:
+        """What to pass as operation; a reduction with this rank's scalar is made once a type."""
+        if op != "mulsum":
+            return op
+        if dtype not in self.scaled:
+            scalar = Pattern(dtype, op, self.comm.size).scalar(self.comm.rank)
+            self.scaled[dtype] = self.comm.pre_mul_sum(scalar, dtype)
+        return self.scaled[dtype]
+
+    def _side(self, call: Call, counts: Counts, size: int, op: str) -> Side:
         mine_us, single_us = self._measure(call)
         time_us = self._average(mine_us)
         alg_gbps = size / 1e3 / time_us if time_us > 0 else 0.0
         knobs = self._knobs_used() if self.options.show_knobs else None
-        wrong = self._check(call, counts) if self.options.check_iterations else None
+        wrong = self._check(call, counts, op) if self.options.check_iterations else None
         return Side(
             time_us,
             alg_gbps,
@@ -221,10 +234,10 @@ class _Bench:
         distinct = sorted({used for rank in everybody for used in rank})
         return " or ".join(distinct) if distinct else "none (nothing ran on the device)"
 
-    def _check(self, call: Call, counts: Counts) -> int:
+    def _check(self, call: Call, counts: Counts, op: str) -> int:
         """Wrong elements on all ranks, over the asked number of checked calls."""
         dtype: DType = call.send.dtype
-        pattern = Pattern(dtype, call.op if self.collective.reduces else None, self.comm.size)
+        pattern = Pattern(dtype, op if self.collective.reduces else None, self.comm.size)
         sent = self.collective.sent(pattern, self.comm.rank, counts, call.root)
         expected = self.collective.expected(pattern, self.comm.rank, counts, call.root)
         wrong = 0
@@ -262,7 +275,7 @@ class _Bench:
 
 
 def _summary(rows: list[Row]) -> Summary:
-    sides = [side for row in rows for side in (row.out_of_place, row.in_place)]
+    sides = [side for row in rows for side in (row.out_of_place, row.in_place) if side is not NOT_RUN]
     average = sum(side.bus_gbps for side in sides) / len(sides) if sides else 0.0
     least = os.environ.get("NCCL_TESTS_MIN_BW")
     return Summary(sum(side.wrong or 0 for side in sides), average, None if least is None else average >= float(least))

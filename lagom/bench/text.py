@@ -2,7 +2,7 @@
 """The table of nccl-tests 2.19.6, character by character, so that scripts that read it keep working."""
 
 from .options import Options
-from .results import Header, Row, Side, Summary
+from .results import NOT_RUN, Header, Row, Side, Summary
 
 FORMAT_VERSION = "2.19.6"
 
@@ -56,6 +56,8 @@ def row(options: Options, row: Row) -> str:
 
 
 def _side(side: Side) -> str:
+    if side is NOT_RUN:
+        return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}    N/A"
     # Not as wide as a number: nccl-tests does so, and readers may count columns.
     wrong = "  N/A" if side.wrong is None else f"{side.wrong:6g}"
     text = f"  {number(side.time_us, 7)}  {number(side.alg_gbps, 6)}  {number(side.bus_gbps, 6)}  {wrong}"

@@ -8,7 +8,10 @@ from typing import Any
 from ._failures import NOT_IMPLEMENTED, USAGE, WRONG_DATA, CommandError
 
 COLLECTIVE = True
-_NAMES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+_NAMES = (
+    *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"),
+    *("alltoall", "gather", "scatter", "sendrecv"),
+)
 
 
 def add(subparsers: Any) -> None:
@@ -41,7 +44,7 @@ def add(subparsers: Any) -> None:
         (("-a", "--average"), number, 1, "0..3", "time shown: 0 rank 0's, 1 average, 2 smallest, 3 largest (1)"),
     ):
         command.add_argument(*names, type=kind, default=default, metavar=metavar, help=words)
-    command.add_argument("-o", "--op", default="sum", help="sum, prod, max, min, avg or all (sum)")
+    command.add_argument("-o", "--op", default="sum", help="sum, prod, max, min, avg, mulsum or all (sum)")
     command.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type or all (float)")
     command.add_argument("-r", "--root", type=_root, default=0, metavar="RANK", help="root rank or all (0)")
     command.add_argument("-I", "--per_iter", action="store_true", help="add the spread of single iterations")
@@ -92,8 +95,6 @@ def _options(arguments: argparse.Namespace, ranks: int) -> Any:
     from lagom.bench.options import Options
     from lagom.nccl import Knobs
 
-    if arguments.op == "mulsum":
-        raise CommandError("lagom bench: -o mulsum is not implemented", NOT_IMPLEMENTED)
     root = arguments.root
     if root is not None and not 0 <= root < ranks:
         raise CommandError(f"lagom bench: -r {root}: allowed is 0 to {ranks - 1}, or all", USAGE)

@@ -9,6 +9,7 @@ import pytest
 from launch import LAGOM, NEEDS_MPIRUN, mpirun, own_lines, run
 
 import lagom.nccl as nccl
+from lagom.bench.collectives import COLLECTIVES
 
 pytestmark = NEEDS_MPIRUN
 
@@ -26,12 +27,20 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.usefixtures("hostcuda")
-@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])
-def test_all_five(collective: str) -> None:
-    done = mpirun(3, [*LAGOM, "bench", collective, "-b", "1K", "-e", "256K", "-f", "16", "-n", "2"])
+@pytest.mark.parametrize("collective", list(COLLECTIVES))
+def test_all_of_them(collective: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    words = [*LAGOM, "bench", collective, "-b", "1K", "-e", "256K", "-f", "16", "-n", "2", "-J", str(report)]
+    done = mpirun(3, words)
     assert done.returncode == 0, done.stderr
     lines = rows(done.stdout)
-    assert len(lines) == 3 and all(line[8] == "0" and line[12] == "0" for line in lines)
+    in_place = "0" if COLLECTIVES[collective].in_place else "N/A"
+    assert len(lines) == 3 and all(line[8] == "0" and line[12] == in_place for line in lines)
+    busy = [
+        row["out_of_place"]["bus_bw"] / row["out_of_place"]["alg_bw"]
+        for row in json.loads(report.read_text())["results"]
+    ]
+    assert busy == pytest.approx([COLLECTIVES[collective].bus_factor(3)] * 3, rel=1e-3)
     assert f"# Collective test starting: {collective}_perf" in done.stdout
     assert done.stdout.rstrip().endswith(f"# Collective test concluded: {collective}_perf\n#")
     assert done.stdout.count("#  Rank") == 3
@@ -67,7 +76,8 @@ def test_knobs_on_request(hostcuda: nccl.Library) -> None:
         (["all_reduce", "-b", "16", "-e", "8"], 6, "below the smallest"),
         (["all_reduce", "-n", "many"], 6, "'many' is not a whole number"),
         (["all_reduce", "-d", "complex"], 6, "-d complex: one of"),
-        (["all_reduce", "-o", "mulsum"], 5, "mulsum is not implemented"),
+        (["all_reduce", "-o", "xor"], 6, "-o xor: one of sum, prod, max, min, avg, mulsum, all"),
+        (["alltoall", "--channels", "1"], 6, "unknown collective 'alltoall'"),
         (["all_reduce", "-g", "2"], 5, "-g 2 is not implemented"),
         (["broadcast", "-r", "2"], 6, "-r 2: allowed is 0 to 1, or all"),
         (["all_reduce", "--channels", "65"], 6, "channels=65"),

@@ -66,4 +66,5 @@ def test_counts_on_two_ranks(name: str, nbytes: int, itemsize: int, counts: tupl
 
 def test_bus_factors() -> None:
     factors = {name: collective.bus_factor(4) for name, collective in COLLECTIVES.items()}
-    assert factors == {"all_reduce": 1.5, "all_gather": 0.75, "reduce_scatter": 0.75, "broadcast": 1, "reduce": 1}
+    of_all = dict.fromkeys(("all_gather", "reduce_scatter", "alltoall", "gather", "scatter"), 0.75)
+    assert factors == {"all_reduce": 1.5, "broadcast": 1, "reduce": 1, "sendrecv": 1, **of_all}

@@ -4,8 +4,9 @@
 import numpy as np
 import pytest
 
-from lagom.bench.patterns import Pattern, is_float
-from lagom.nccl import DTYPES, OPS, DType
+from lagom.bench.options import OP_NAMES
+from lagom.bench.patterns import PERIOD, Pattern, is_float
+from lagom.nccl import DTYPES, DType
 
 COUNT = 4099
 
@@ -15,10 +16,14 @@ def reduced(pattern: Pattern, order: list[int]) -> np.ndarray:
     kind = pattern.dtype.numpy
     rows = [pattern.data(rank, COUNT) for rank in order]
     if pattern.op == "avg" and is_float(pattern.dtype):
-        rows = [(row.astype(np.float64) / pattern.ranks).astype(kind) for row in rows]
+        # As NCCL does it: multiplied by 1/n, which is rounded to the type.
+        share = np.array([1 / pattern.ranks]).astype(kind).astype(np.float64)
+        rows = [(row.astype(np.float64) * share).astype(kind) for row in rows]
+    elif pattern.op == "mulsum":
+        rows = [(row * kind.type(pattern.scalar(rank))).astype(kind) for rank, row in zip(order, rows, strict=True)]
     result = rows[0]
     for row in rows[1:]:
-        if pattern.op in ("sum", "avg"):
+        if pattern.op in ("sum", "avg", "mulsum"):
             result = (result + row).astype(kind)
         elif pattern.op == "prod":
             result = (result * row).astype(kind)
@@ -29,8 +34,8 @@ def reduced(pattern: Pattern, order: list[int]) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8, 24])
-@pytest.mark.parametrize("op", list(OPS))
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 6, 7, 8, 24])
+@pytest.mark.parametrize("op", OP_NAMES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_reduction_in_the_type_is_the_expected_one(dtype: DType, op: str, ranks: int) -> None:
     pattern = Pattern(dtype, op, ranks)
@@ -40,13 +45,20 @@ def test_reduction_in_the_type_is_the_expected_one(dtype: DType, op: str, ranks:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("op", [None, *OPS])
+@pytest.mark.parametrize("op", [None, *OP_NAMES])
 def test_parts_are_parts_of_the_whole(dtype: DType, op: str | None) -> None:
     pattern = Pattern(dtype, op, 3)
     whole = pattern.data(1, 100)
     assert whole[40:60].tobytes() == pattern.data(1, 20, start=40).tobytes()
     if op is not None:
         assert pattern.expected(100)[40:60].tobytes() == pattern.expected(20, start=40).tobytes()
+
+
+def test_what_is_passed_repeats() -> None:
+    pattern = Pattern(DTYPES[3], "sum", 2)
+    data = pattern.data(1, 2 * PERIOD + 7, start=5)
+    assert (data[:PERIOD] == data[PERIOD : 2 * PERIOD]).all()
+    assert all((data[: -1 << shift] != data[1 << shift :]).mean() > 0.9 for shift in range(16))
 
 
 @pytest.mark.parametrize("op", [None, "sum", "max", "avg"])

@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <exception>
+
 #include "runtime/device.h"
 #include "runtime/error.h"
 
@@ -20,5 +22,16 @@ inline rt::Device* device_of(CUcontext context) {
 }
 
 inline CUresult no_device() { return rt::machine() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_DEVICE; }
+
+// What the runtime's own function answers, in the driver's numbers; no exception leaves the library.
+template <typename Call>
+CUresult guarded(Call call) {
+  try {
+    return rt::to_driver(call());
+  } catch (const std::exception& error) {
+    rt::complain("%s", error.what());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+}
 
 }  // namespace hostcuda::driver

@@ -3,6 +3,7 @@
 #include "runtime/memory.h"
 
 #include "driver/driver.h"
+#include "runtime/multicast.h"
 
 using namespace hostcuda;
 using namespace hostcuda::driver;
@@ -10,16 +11,6 @@ using namespace hostcuda::driver;
 namespace {
 
 constexpr auto kShareable = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-
-template <typename Call>
-CUresult guarded(Call call) {
-  try {
-    return rt::to_driver(call());
-  } catch (const std::exception& error) {
-    rt::complain("%s", error.what());
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-}
 
 bool is_host(CUmemLocationType type) {
   return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
@@ -39,6 +30,11 @@ bool place_of(const CUmemAllocationProp& properties, int* place) {
 }
 
 void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
+bool is_mapped(CUdeviceptr address) {
+  const rt::MemoryKind kind = rt::memory_at(pointer(address)).kind;
+  return kind == rt::MemoryKind::vmm || kind == rt::MemoryKind::multicast;
+}
 
 }  // namespace
 
@@ -80,9 +76,11 @@ HC_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* p
 HC_EXPORT CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle,
                                                 CUmemAllocationHandleType type, unsigned long long flags) {
   const auto physical = rt::find_physical(handle);
-  if (shared == nullptr || flags != 0 || !physical) return CUDA_ERROR_INVALID_VALUE;
+  const auto multicast = rt::find_multicast(handle);
+  if (shared == nullptr || flags != 0 || (!physical && !multicast)) return CUDA_ERROR_INVALID_VALUE;
   if (type != kShareable) return CUDA_ERROR_NOT_SUPPORTED;
-  if ((physical->properties.requestedHandleTypes & type) == 0) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned long long asked = physical ? physical->properties.requestedHandleTypes + 0ULL : multicast->handle_types();
+  if ((asked & type) == 0) return CUDA_ERROR_INVALID_VALUE;
   return guarded([&] { return rt::export_fd(handle, static_cast<int*>(shared)); });
 }
 
@@ -111,7 +109,9 @@ HC_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
 HC_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                             CUmemGenericAllocationHandle handle, unsigned long long flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return guarded([&] { return rt::map_physical(address, bytes, offset, handle); });
+  const rt::Device* here = rt::current_device();
+  if (here == nullptr) return no_device();
+  return guarded([&] { return rt::map_physical(address, bytes, offset, handle, here->place); });
 }
 
 HC_EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
@@ -120,14 +120,14 @@ HC_EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
 
 // Every device and the CPU reach all memory; who asks for access to memory that is not there still hears of it.
 HC_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, std::size_t, const CUmemAccessDesc* access, std::size_t count) {
-  if (access == nullptr || count == 0 || rt::memory_at(pointer(address)).kind != rt::MemoryKind::vmm) {
+  if (access == nullptr || count == 0 || !is_mapped(address)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
 
 HC_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
-  if (flags == nullptr || location == nullptr || rt::memory_at(pointer(address)).kind != rt::MemoryKind::vmm) {
+  if (flags == nullptr || location == nullptr || !is_mapped(address)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

@@ -14,26 +14,6 @@ CUresult refuse(const char* what) {
 
 }  // namespace
 
-HC_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle*, const CUmulticastObjectProp*) {
-  return refuse("cuMulticastCreate (NVLink SHARP)");
-}
-HC_EXPORT CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle, CUdevice) {
-  return refuse("cuMulticastAddDevice (NVLink SHARP)");
-}
-HC_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle, std::size_t, CUmemGenericAllocationHandle,
-                                      std::size_t, std::size_t, unsigned long long) {
-  return refuse("cuMulticastBindMem (NVLink SHARP)");
-}
-HC_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle, std::size_t, CUdeviceptr, std::size_t,
-                                       unsigned long long) {
-  return refuse("cuMulticastBindAddr (NVLink SHARP)");
-}
-HC_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle, CUdevice, std::size_t, std::size_t) {
-  return refuse("cuMulticastUnbind (NVLink SHARP)");
-}
-HC_EXPORT CUresult cuMulticastGetGranularity(std::size_t*, const CUmulticastObjectProp*, CUmulticastGranularity_flags) {
-  return refuse("cuMulticastGetGranularity (NVLink SHARP)");
-}
 HC_EXPORT CUresult cuStreamBatchMemOp(CUstream, unsigned, CUstreamBatchMemOpParams*, unsigned) {
   return refuse("cuStreamBatchMemOp");
 }

@@ -62,7 +62,7 @@ std::function<bool()> copy_in_shares(Rows rows, std::shared_ptr<std::vector<char
   return [rows, staged, row = std::size_t{0}, column = std::size_t{0}]() mutable {
     for (std::size_t left = kShareBytes; row < rows.count; ++row, column = 0) {
       const std::size_t now = std::min(left, rows.bytes - column);
-      std::memmove(rows.dst + row * rows.dst_pitch + column, rows.src + row * rows.src_pitch + column, now);
+      copy_bytes(rows.dst + row * rows.dst_pitch + column, rows.src + row * rows.src_pitch + column, now);
       column += now;
       left -= now;
       if (column < rows.bytes) return false;
@@ -81,7 +81,8 @@ cudaError_t copy(Rows rows, cudaMemcpyKind kind, cudaStream_t handle, bool block
   }
   MemoryInfo dst, src;
   if (!place_of(rows.dst, rows.dst_pitch * (rows.count - 1) + rows.bytes, &dst) ||
-      !place_of(rows.src, rows.src_pitch * (rows.count - 1) + rows.bytes, &src) || !fits(kind, dst, src)) {
+      !place_of(rows.src, rows.src_pitch * (rows.count - 1) + rows.bytes, &src) || !fits(kind, dst, src) ||
+      src.kind == MemoryKind::multicast) {  // what would be read: which member's?
     return report(cudaErrorInvalidValue);
   }
   std::shared_ptr<std::vector<char>> staged;

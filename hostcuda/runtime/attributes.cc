@@ -59,6 +59,7 @@ std::optional<int> device_attribute(const Device& device, int attribute) {
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: return static_cast<int>(pci_place(device).domain);
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return static_cast<int>(pci_place(device).bus);
     case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: return static_cast<int>(pci_place(device).device);
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED: return machine()->has_multicast(device.place);
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: return static_cast<int>(machine()->gpus[device.place].numa_node);
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: return 2;
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
@@ -76,7 +77,7 @@ std::optional<int> device_attribute(const Device& device, int attribute) {
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: return 1;
     default: break;
   }
-  // Everything else is a feature that is not there: multicast, fabric handles, GPUDirect RDMA, managed memory, ...
+  // Everything else is a feature that is not there: fabric handles, GPUDirect RDMA, managed memory, ...
   if (attribute >= 1 && attribute <= kLastAttribute) return 0;
   return std::nullopt;
 }

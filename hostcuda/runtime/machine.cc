@@ -16,7 +16,6 @@ namespace hostcuda::rt {
 namespace {
 
 constexpr const char* kDefaultMachine = "a40x8";
-constexpr int kMostDevices = 64;  // owners are one byte, and NCCL's own tables end at 32
 
 std::string folder_of(const std::string& path) {
   const auto slash = path.rfind('/');
@@ -218,13 +217,21 @@ LinkClass Machine::link(int gpu_a, int gpu_b) const {
   return nvlinks(gpu_a, gpu_b) > 0 ? kLinkNvlink : kLinkPcie;
 }
 
+bool Machine::has_multicast(int gpu) const {
+  const std::vector<NvLink>& links = gpus[gpu].nvlinks;
+  return this->gpu.major >= 9 && !links.empty() &&
+         std::all_of(links.begin(), links.end(), [](const NvLink& link) { return link.to_switch; });
+}
+
 const std::uint8_t* link_classes(int device) {
   static const std::vector<std::uint8_t>* table = [] {
     const Machine* m = machine();
     const int gpus = m == nullptr ? 0 : static_cast<int>(m->gpus.size());
     auto* made = new std::vector<std::uint8_t>(256 * (gpus + 1), kLinkHost);
     for (int a = 0; a < gpus; ++a) {
-      for (int b = 0; b < gpus; ++b) (*made)[256 * a + 1 + b] = m->link(a, b);
+      std::uint8_t* row = made->data() + 256 * a;
+      for (int b = 0; b < gpus; ++b) row[1 + b] = row[kOwnerBound + 1 + b] = m->link(a, b);
+      row[kOwnerMulticast] = kLinkNvlink;  // only GPUs behind NVLink switches have multicast addresses
     }
     return made;
   }();

@@ -45,6 +45,9 @@ struct Machine {
   int find_bus_id(const std::string& bus_id) const;
   LinkClass link(int gpu_a, int gpu_b) const;  // by places in gpus
   unsigned nvlinks(int gpu_a, int gpu_b) const;
+  // Whether a GPU has multicast addresses (NVLink SHARP): from compute capability 9.0 on, whose switches can reduce, where
+  // all its NVLinks lead to switches.
+  bool has_multicast(int gpu) const;
 };
 
 // The machine, loaded at the first call. nullptr where its description is missing or malformed; the first call says why

@@ -13,6 +13,7 @@
 
 #include "runtime/error.h"
 #include "runtime/machine.h"
+#include "runtime/multicast.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -25,8 +26,9 @@ struct Entry {
   int device;
   std::uint64_t bytes;
   unsigned flags = 0;
-  std::shared_ptr<Physical> physical;  // vmm and imported: keeps what is mapped alive
-  unsigned opened = 0;                 // imported: times that it was opened
+  std::shared_ptr<Physical> physical;    // vmm and imported: keeps what is mapped alive
+  unsigned opened = 0;                   // imported: times that it was opened
+  std::shared_ptr<Multicast> multicast;  // multicast: likewise
 };
 
 // The lower half of the window shows our own file page by page, so that ordinary allocations need no mapping of their
@@ -36,7 +38,8 @@ struct State {
   std::map<std::uint64_t, Entry> entries;     // by address
   std::map<std::uint64_t, std::uint64_t> reserved;  // address ranges of cuMemAddressReserve
   struct Handle {
-    std::shared_ptr<Physical> physical;
+    std::shared_ptr<Physical> physical;  // or
+    std::shared_ptr<Multicast> multicast;
     unsigned references;
   };
   std::map<CUmemGenericAllocationHandle, Handle> handles;
@@ -54,6 +57,10 @@ State& state() {
 }
 
 std::uint8_t owner_of(int device) { return device == kHostMemory ? kOwnerHost : static_cast<std::uint8_t>(1 + device); }
+
+std::uint8_t owner_of(const Physical& physical) {
+  return static_cast<std::uint8_t>(owner_of(physical.device) + (physical.bound > 0 ? kOwnerBound : 0));
+}
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) >> kPageShift; }
 
@@ -91,17 +98,6 @@ void give_file_pages(std::uint64_t offset, std::uint64_t bytes, int device) {
   state().used_bytes[owner_of(device)] -= pages * kPageBytes;
 }
 
-std::uint64_t take_addresses(std::uint64_t bytes, std::uint64_t alignment) {
-  std::lock_guard<std::mutex> guard(state().page_lock);
-  const std::uint64_t first = state().mapped_pages.take(whole_pages(bytes), std::max<std::uint64_t>(1, alignment >> kPageShift));
-  return first == ~0ULL ? 0 : kWindowBase + (first << kPageShift);
-}
-
-void give_addresses(std::uint64_t address, std::uint64_t bytes) {
-  std::lock_guard<std::mutex> guard(state().page_lock);
-  state().mapped_pages.give((address - kWindowBase) >> kPageShift, whole_pages(bytes));
-}
-
 // The owner by our own numbers of what a peer's file holds at `offset`; false where there is nothing.
 bool describe(const Arena& arena, std::uint64_t offset, PageRecord* record, int* device) {
   if (offset % kPageBytes != 0 || offset >= kWindowBytes / 2 || !arena.read_record(offset, record)) return false;
@@ -131,7 +127,7 @@ CUmemGenericAllocationHandle handle_for(std::shared_ptr<Physical> physical) {
     }
   }
   const CUmemGenericAllocationHandle handle = state().next_handle++;
-  state().handles[handle] = {std::move(physical), 1};
+  state().handles[handle] = {std::move(physical), nullptr, 1};
   return handle;
 }
 
@@ -144,6 +140,17 @@ constexpr std::uint64_t kIpcMagic = 0x3163706961646368ULL;
 static_assert(sizeof(IpcHandle) <= sizeof(cudaIpcMemHandle_t));
 
 }  // namespace
+
+std::uint64_t take_addresses(std::uint64_t bytes, std::uint64_t alignment) {
+  std::lock_guard<std::mutex> guard(state().page_lock);
+  const std::uint64_t first = state().mapped_pages.take(whole_pages(bytes), std::max<std::uint64_t>(1, alignment >> kPageShift));
+  return first == ~0ULL ? 0 : kWindowBase + (first << kPageShift);
+}
+
+void give_addresses(std::uint64_t address, std::uint64_t bytes) {
+  std::lock_guard<std::mutex> guard(state().page_lock);
+  state().mapped_pages.give((address - kWindowBase) >> kPageShift, whole_pages(bytes));
+}
 
 Physical::~Physical() {
   if (arena && arena->is_own()) give_file_pages(offset, bytes, device);
@@ -167,7 +174,7 @@ cudaError_t allocate(int device, std::uint64_t bytes, unsigned flags, void** add
   set_owner(at, bytes, owner_of(device));
   *address = reinterpret_cast<void*>(at);
   std::lock_guard<std::mutex> guard(state().lock);
-  state().entries[at] = {device == kHostMemory ? MemoryKind::host : MemoryKind::device, device, bytes, flags, {}, 0};
+  state().entries[at] = {device == kHostMemory ? MemoryKind::host : MemoryKind::device, device, bytes, flags, {}, 0, {}};
   return cudaSuccess;
 }
 
@@ -202,7 +209,7 @@ cudaError_t register_host(void* address, std::uint64_t bytes, unsigned flags) {
       (next != state().entries.end() && next->first - at < bytes)) {
     return cudaErrorHostMemoryAlreadyRegistered;
   }
-  state().entries[at] = {MemoryKind::registered, kHostMemory, bytes, flags, {}, 0};
+  state().entries[at] = {MemoryKind::registered, kHostMemory, bytes, flags, {}, 0, {}};
   return cudaSuccess;
 }
 
@@ -260,7 +267,7 @@ cudaError_t import_ipc(const cudaIpcMemHandle_t& handle, void** address) {
   physical->bytes = told.bytes;
   physical->device = device;
   set_owner(at, told.bytes, owner_of(device));
-  state().entries[at] = {MemoryKind::imported, device, told.bytes, 0, std::move(physical), 1};
+  state().entries[at] = {MemoryKind::imported, device, told.bytes, 0, std::move(physical), 1, {}};
   *address = reinterpret_cast<void*>(at);
   return cudaSuccess;
 }
@@ -300,13 +307,47 @@ std::shared_ptr<Physical> find_physical(CUmemGenericAllocationHandle handle) {
   return found == state().handles.end() ? nullptr : found->second.physical;
 }
 
+std::shared_ptr<Multicast> find_multicast(CUmemGenericAllocationHandle handle) {
+  std::lock_guard<std::mutex> guard(state().lock);
+  const auto found = state().handles.find(handle);
+  return found == state().handles.end() ? nullptr : found->second.multicast;
+}
+
+CUmemGenericAllocationHandle handle_of(std::shared_ptr<Multicast> object) {
+  std::lock_guard<std::mutex> guard(state().lock);
+  for (auto& [handle, known] : state().handles) {
+    if (known.multicast != object) continue;
+    ++known.references;
+    return handle;
+  }
+  const CUmemGenericAllocationHandle handle = state().next_handle++;
+  state().handles[handle] = {nullptr, std::move(object), 1};
+  return handle;
+}
+
+MappedPart mapped_at(std::uint64_t address) {
+  std::lock_guard<std::mutex> guard(state().lock);
+  const auto found = entry_around(reinterpret_cast<void*>(address));
+  if (found == state().entries.end() || found->second.kind != MemoryKind::vmm) return {};
+  const std::uint64_t inside = address - found->first;
+  return {found->second.physical, inside, found->second.bytes - inside};
+}
+
+void mark_bound(Physical& physical, int by) {
+  std::lock_guard<std::mutex> guard(state().lock);
+  physical.bound += by;
+  for (const auto& [at, entry] : state().entries) {
+    if (entry.physical.get() == &physical) set_owner(at, entry.bytes, owner_of(physical));
+  }
+}
+
 cudaError_t release_handle(CUmemGenericAllocationHandle handle) {
-  std::shared_ptr<Physical> last;  // let go after the lock
+  State::Handle last;  // let go after the lock
   std::lock_guard<std::mutex> guard(state().lock);
   const auto found = state().handles.find(handle);
   if (found == state().handles.end()) return cudaErrorInvalidValue;
   if (--found->second.references == 0) {
-    last = std::move(found->second.physical);
+    last = std::move(found->second);
     state().handles.erase(found);
   }
   return cudaSuccess;
@@ -323,6 +364,10 @@ cudaError_t retain_handle(const void* address, CUmemGenericAllocationHandle* han
 // The descriptor that crosses to the importer is an open file of its own, and its position says which allocation of the
 // file is meant.
 cudaError_t export_fd(CUmemGenericAllocationHandle handle, int* fd) {
+  if (const std::shared_ptr<Multicast> object = find_multicast(handle)) {
+    *fd = ::fcntl(object->fd(), F_DUPFD_CLOEXEC, 0);
+    return *fd < 0 ? cudaErrorOperatingSystem : cudaSuccess;
+  }
   const std::shared_ptr<Physical> physical = find_physical(handle);
   if (!physical) return cudaErrorInvalidValue;
   const std::string path = "/proc/self/fd/" + std::to_string(physical->arena->fd());
@@ -337,6 +382,10 @@ cudaError_t export_fd(CUmemGenericAllocationHandle handle, int* fd) {
 }
 
 cudaError_t import_fd(int fd, CUmemGenericAllocationHandle* handle) {
+  if (std::shared_ptr<Multicast> object = Multicast::from_fd(fd)) {
+    *handle = handle_of(std::move(object));
+    return cudaSuccess;
+  }
   const off_t offset = ::lseek(fd, 0, SEEK_CUR);
   std::shared_ptr<Arena> arena = Arena::from_fd(fd);
   PageRecord record;
@@ -346,7 +395,7 @@ cudaError_t import_fd(int fd, CUmemGenericAllocationHandle* handle) {
   }
   std::lock_guard<std::mutex> guard(state().lock);
   for (const auto& [known, entry] : state().handles) {
-    if (entry.physical->arena->inode() == arena->inode() &&
+    if (entry.physical && entry.physical->arena->inode() == arena->inode() &&
         entry.physical->offset == static_cast<std::uint64_t>(offset)) {
       *handle = handle_for(entry.physical);
       return cudaSuccess;
@@ -402,42 +451,59 @@ cudaError_t free_addresses(std::uint64_t address, std::uint64_t bytes) {
 }
 
 cudaError_t map_physical(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset,
-                         CUmemGenericAllocationHandle handle) {
+                         CUmemGenericAllocationHandle handle, int device) {
   const std::shared_ptr<Physical> physical = find_physical(handle);
-  std::lock_guard<std::mutex> guard(state().lock);
-  auto range = state().reserved.upper_bound(address);
-  if (!physical || offset != 0 || bytes == 0 || bytes % kPageBytes != 0 || bytes > whole_pages(physical->bytes) * kPageBytes ||
-      range == state().reserved.begin()) {
+  const std::shared_ptr<Multicast> multicast = physical ? nullptr : find_multicast(handle);
+  if ((!physical && !multicast) || bytes == 0 || bytes % kPageBytes != 0 || address % kPageBytes != 0) {
     return cudaErrorInvalidValue;
   }
+  if (physical && (offset != 0 || bytes > whole_pages(physical->bytes) * kPageBytes)) return cudaErrorInvalidValue;
+  if (multicast) {
+    const std::uint64_t holds = whole_pages(multicast->bytes()) * kPageBytes;
+    if (offset % kPageBytes != 0 || offset > holds || bytes > holds - offset) return cudaErrorInvalidValue;
+    multicast->wait_for_devices();
+  }
+  std::lock_guard<std::mutex> guard(state().lock);
+  auto range = state().reserved.upper_bound(address);
+  if (range == state().reserved.begin()) return cudaErrorInvalidValue;
   --range;
-  if (address % kPageBytes != 0 || address + bytes > range->first + range->second) return cudaErrorInvalidValue;
+  if (address + bytes > range->first + range->second) return cudaErrorInvalidValue;
   const auto next = state().entries.lower_bound(address);
   if (entry_around(reinterpret_cast<void*>(address)) != state().entries.end() ||
       (next != state().entries.end() && next->first < address + bytes)) {
     return cudaErrorAlreadyMapped;
   }
+  if (multicast) {
+    show_multicast(address, bytes, multicast, offset);
+    set_owner(address, bytes, kOwnerMulticast);
+    state().entries[address] = {MemoryKind::multicast, device, bytes, 0, nullptr, 0, multicast};
+    return cudaSuccess;
+  }
   if (!physical->arena->map(address, physical->offset, bytes)) return cudaErrorMapBufferObjectFailed;
-  set_owner(address, bytes, owner_of(physical->device));
-  state().entries[address] = {MemoryKind::vmm, physical->device, bytes, 0, physical, 0};
+  set_owner(address, bytes, owner_of(*physical));
+  state().entries[address] = {MemoryKind::vmm, physical->device, bytes, 0, physical, 0, nullptr};
   return cudaSuccess;
 }
 
 cudaError_t unmap_physical(std::uint64_t address, std::uint64_t bytes) {
-  std::vector<std::shared_ptr<Physical>> last;  // let go after the lock
+  std::vector<Entry> last;  // let go after the lock
   std::lock_guard<std::mutex> guard(state().lock);
   auto& entries = state().entries;
   std::uint64_t at = address;
   for (; at < address + bytes;) {
     const auto found = entries.find(at);
-    if (found == entries.end() || found->second.kind != MemoryKind::vmm) return cudaErrorInvalidValue;
+    if (found == entries.end() ||
+        (found->second.kind != MemoryKind::vmm && found->second.kind != MemoryKind::multicast)) {
+      return cudaErrorInvalidValue;
+    }
     at += found->second.bytes;
   }
   if (at != address + bytes) return cudaErrorInvalidValue;
   for (at = address; at < address + bytes;) {
     const auto found = entries.find(at);
     at += found->second.bytes;
-    last.push_back(std::move(found->second.physical));
+    if (found->second.multicast) hide_multicast(found->first);
+    last.push_back(std::move(found->second));
     entries.erase(found);
   }
   set_owner(address, bytes, kOwnerNone);
@@ -445,9 +511,17 @@ cudaError_t unmap_physical(std::uint64_t address, std::uint64_t bytes) {
   return cudaSuccess;
 }
 
+void copy_bytes(void* to, const void* from, std::uint64_t bytes) {
+  if (!is_multicast(to)) {
+    std::memmove(to, from, bytes);
+  } else if (!multicast_write(to, from, bytes)) {
+    complain("copy to a multicast address: %s", hostcuda_multicast_page(to)->error);
+  }
+}
+
 void fill(void* address, std::uint32_t value, unsigned value_bytes, std::uint64_t bytes) {
   auto* at = static_cast<unsigned char*>(address);
-  if (value == 0 && bytes >= kZeroByDiscardBytes && in_window(address)) {
+  if (value == 0 && bytes >= kZeroByDiscardBytes && in_window(address) && !is_multicast(address)) {
     std::shared_ptr<Physical> mapped;
     std::uint64_t offset = ~0ULL;
     {
@@ -469,6 +543,10 @@ void fill(void* address, std::uint32_t value, unsigned value_bytes, std::uint64_
       std::memset(at + head + body, 0, bytes - head - body);
       return;
     }
+  }
+  if (is_multicast(address)) {
+    for (std::uint64_t done = 0; done + value_bytes <= bytes; done += value_bytes) copy_bytes(at + done, &value, value_bytes);
+    return;
   }
   if (value_bytes == 1) {
     std::memset(at, static_cast<int>(value), bytes);

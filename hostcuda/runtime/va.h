@@ -22,6 +22,11 @@ inline constexpr std::uint64_t kWindowPages = kWindowBytes >> kPageShift;
 
 inline constexpr std::uint8_t kOwnerNone = 0;    // not memory, or memory without a shadow
 inline constexpr std::uint8_t kOwnerHost = 255;  // pinned host memory; devices are 1 + their number on the machine
+inline constexpr int kMostDevices = 64;          // of a machine; NCCL's own tables end at 32
+// A device's memory that is bound to a multicast object has this added to its owner. Step counters lie close together
+// there, and their shadows are laid out differently (shim/stamps.h).
+inline constexpr std::uint8_t kOwnerBound = kMostDevices;
+inline constexpr std::uint8_t kOwnerMulticast = 254;  // a multicast address: runtime/multicast_page.h
 
 enum LinkClass : std::uint8_t { kLinkLocal = 0, kLinkHost = 1, kLinkNvlink = 2, kLinkPcie = 3 };
 
@@ -31,6 +36,9 @@ inline std::uint8_t page_owner(const void* p) {
   const std::uint64_t offset = reinterpret_cast<std::uintptr_t>(p) - kWindowBase;
   return offset < kWindowBytes ? hostcuda_page_owner[offset >> kPageShift] : kOwnerNone;
 }
+
+inline bool is_bound(std::uint8_t owner) { return owner > kOwnerBound && owner <= 2 * kOwnerBound; }
+inline bool is_multicast(const void* p) { return page_owner(p) == kOwnerMulticast; }
 
 // The stamp of `p`; only where page_owner(p) is not kOwnerNone.
 inline void* shadow_of(const void* p) {

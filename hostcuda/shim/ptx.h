@@ -9,83 +9,20 @@
 // compiler cannot see through. So plain accesses do for bulk data; flags and counters use volatile ones.
 #pragma once
 
-#include <emmintrin.h>
-
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
-
+#include "shim/multimem.h"
+#include "shim/operands.h"
 #include "shim/stamps.h"
 #include "shim/text.h"
 #include "simt/device_thread.h"
 
 namespace hostcuda::shim {
 
-template <auto>
-inline constexpr bool kNever = false;
-
-// The i-th of the operands %0, %1, ...
-template <int I, class First, class... Rest>
-[[gnu::always_inline]] inline decltype(auto) operand(First&& first, Rest&&... rest) {
-  if constexpr (I == 0)
-    return static_cast<First&&>(first);
-  else
-    return operand<I - 1>(static_cast<Rest&&>(rest)...);
-}
-
-template <class A>
-[[gnu::always_inline]] inline char* address_of(A value) {
-  if constexpr (std::is_pointer_v<A>)
-    return const_cast<char*>(reinterpret_cast<const volatile char*>(value));
-  else
-    return reinterpret_cast<char*>(static_cast<std::uintptr_t>(value));
-}
-
-// Registers are untyped: an operand keeps its low bytes, and wider operands are filled with zeros.
-template <class To, class From>
-[[gnu::always_inline]] inline To bits(From from) {
-  To to{};
-  std::memcpy(&to, &from, sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
-  return to;
-}
-
-template <int Bytes>
-using Unsigned = std::conditional_t<
-    Bytes == 1, std::uint8_t,
-    std::conditional_t<Bytes == 2, std::uint16_t, std::conditional_t<Bytes == 4, std::uint32_t, std::uint64_t>>>;
-
-typedef long long Vector16 __attribute__((vector_size(16), may_alias));
-
-// 16 aligned bytes in one instruction: on every x86-64 with AVX that access is indivisible, as LL and LL128 need.
-[[gnu::always_inline]] inline Vector16 load16_indivisible(const char* address) {
-  return *reinterpret_cast<const volatile Vector16*>(address);
-}
-[[gnu::always_inline]] inline void store16_indivisible(char* address, Vector16 value) {
-  *reinterpret_cast<volatile Vector16*>(address) = value;
-}
-
-template <int Bytes>
-[[gnu::always_inline]] inline Unsigned<Bytes> load_plain(const char* address) {
-  Unsigned<Bytes> value;
-  std::memcpy(&value, address, Bytes);
-  return value;
-}
-template <int Bytes>
-[[gnu::always_inline]] inline Unsigned<Bytes> load_flag(const char* address) {
-  typedef Unsigned<Bytes> Aliased __attribute__((may_alias));
-  return *reinterpret_cast<const volatile Aliased*>(address);
-}
-template <int Bytes>
-[[gnu::always_inline]] inline void store_plain(char* address, Unsigned<Bytes> value) {
-  std::memcpy(address, &value, Bytes);
-}
-template <int Bytes>
-[[gnu::always_inline]] inline void store_flag(char* address, Unsigned<Bytes> value) {
-  typedef Unsigned<Bytes> Aliased __attribute__((may_alias));
-  *reinterpret_cast<volatile Aliased*>(address) = value;
-}
-
-[[gnu::always_inline]] inline void compiler_fence() { asm volatile("" ::: "memory"); }
+// Whether a plain store may go to a multicast address: GPUs before 9.0 have none.
+#if defined(HOSTCUDA_ARCH) && HOSTCUDA_ARCH < 900
+inline constexpr bool kMayMulticast = false;
+#else
+inline constexpr bool kMayMulticast = true;
+#endif
 
 template <auto S, class... A>
 [[gnu::always_inline]] inline void ptx_load(A&&... a) {
@@ -134,6 +71,10 @@ template <auto S, class... A>
   if constexpr (s.vector() == 1 && s.operands() == "[%0],%1;") {
     char* to = address_of(operand<0>(a...));
     if constexpr (s.has("release")) compiler_fence();
+    // NCCL also stores plainly to multicast addresses what is too small for multimem.st.
+    if constexpr (kMayMulticast && !s.has("shared")) {
+      if (rt::is_multicast(to)) return store_to_members<bytes>(to, bits<Unsigned<bytes>>(operand<1>(a...)));
+    }
     if constexpr (flag)
       store_flag<bytes>(to, bits<Unsigned<bytes>>(operand<1>(a...)));
     else
@@ -157,8 +98,15 @@ template <auto S, class... A>
     std::uint64_t w1 = word(operand<shared_flag ? 3 : 2>(a...));
     std::uint64_t w2 = word(operand<shared_flag ? 2 : 3>(a...));
     std::uint64_t w3 = word(operand<shared_flag ? 3 : 4>(a...));
+    const Vector16 line = {(long long)(w0 | w1 << 32), (long long)(w2 | w3 << 32)};
+    if (kMayMulticast && rt::is_multicast(to)) {
+      const rt::MulticastPage& page = multicast_page(to);
+      write_line_stamps(page, to);
+      for (unsigned i = 0; i < page.members; ++i) store16_indivisible(to + page.distance[i], line);
+      return;
+    }
     write_line_stamp(to);
-    store16_indivisible(to, Vector16{(long long)(w0 | w1 << 32), (long long)(w2 | w3 << 32)});
+    store16_indivisible(to, line);
   } else {
     static_assert(kNever<S>, "hostcuda: a PTX store with operands that shim/ptx.h does not know");
   }
@@ -216,8 +164,7 @@ template <Text T, class... A>
   } else if constexpr (name == "mov" && all == "%0,%%lanemask_lt;") {
     operand<0>(a...) = (1u << hostcuda_device_thread->linear_index % simt::kWarpSize) - 1;
   } else if constexpr (name == "multimem") {
-    // Machines here say that they have no NVLink SHARP, so NCCL never gets this far.
-    simt::device_fail("multimem instructions (NVLink SHARP) are not simulated");
+    ptx_multimem<s>(static_cast<A&&>(a)...);
   } else if constexpr (name == "mad" || name == "mul") {
     ptx_arithmetic<s>(static_cast<A&&>(a)...);
   } else {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "clock/clock.h"
+#include "runtime/multicast_page.h"
 #include "runtime/va.h"
 #include "simt/device_thread.h"
 
@@ -20,11 +21,24 @@ typedef long long StampWords __attribute__((vector_size(16), may_alias));
 
 inline constexpr unsigned kEpochShift = 48;
 inline constexpr std::uint64_t kTimeMask = (std::uint64_t{1} << kEpochShift) - 1;
+
+// What lies behind a multicast address; ends the grid where that is nothing.
+inline const rt::MulticastPage& multicast_page(const void* address) {
+  const rt::MulticastPage* page = rt::is_multicast(address) ? hostcuda_multicast_page(address) : nullptr;
+  if (page == nullptr) simt::device_fail("a multimem instruction on an address that is no multicast address");
+  if (page->error != nullptr) simt::device_fail(page->error);
+  return *page;
+}
+
 // A counter's shadow keeps the times of its last values: a reader may find a later value than the one it needs. Where
 // data waits for each other, no writer runs further ahead than the FIFO's eight steps. Steps without data wait for
 // nothing, and an all-reduce of less than an element a rank has 2 (ranks - 1) of them in a row. NCCL gives each counter
 // a page, so there is room.
 inline constexpr std::uint64_t kCounterHistory = 64;
+// Except for NVLink SHARP, whose counters stand 32 bytes apart at the start of memory that is bound to a multicast
+// object. There the shadow of a 2 MiB page has room for those of its first 64 KiB.
+inline constexpr std::uint64_t kDenseCounterBytes = 32;
+inline constexpr std::uint64_t kDenseCounters = rt::kPageBytes / (kCounterHistory * sizeof(StampWords));
 
 [[gnu::always_inline]] inline std::uint8_t link_class(const simt::DeviceThread* self, const void* address) {
   return self->view->link_class_of_owner[rt::page_owner(address)];
@@ -61,6 +75,12 @@ inline constexpr std::uint64_t kCounterHistory = 64;
   put_stamp(rt::shadow_of(line), stamp_now(hostcuda_device_thread, line));
 }
 
+// The same where the line goes to all members of a multicast address.
+inline void write_line_stamps(const rt::MulticastPage& page, char* line) {
+  const StampWords stamp = stamp_now(hostcuda_device_thread, line);
+  for (unsigned i = 0; i < page.members; ++i) put_stamp(rt::shadow_of(line + page.distance[i]), stamp);
+}
+
 // After the line was loaded. An old line has an old stamp, so polling it changes nothing.
 [[gnu::always_inline]] inline void read_line_stamp(const void* line) {
   if (rt::page_owner(line) == rt::kOwnerNone) return;
@@ -69,53 +89,111 @@ inline constexpr std::uint64_t kCounterHistory = 64;
 
 // ---- step counters (head, tail) ----
 
-[[gnu::always_inline]] inline char* counter_entry(const volatile void* counter, std::uint64_t value) {
-  auto* shadow = static_cast<char*>(rt::shadow_of(const_cast<const void*>(counter)));
+[[gnu::always_inline]] inline char* counter_entry(const void* counter, std::uint64_t value, bool dense) {
+  auto* shadow = static_cast<char*>(rt::shadow_of(counter));
+  if (dense) {
+    const std::uint64_t in_page = reinterpret_cast<std::uintptr_t>(counter) % rt::kPageBytes;
+    const std::uint64_t which = in_page / kDenseCounterBytes;
+    if (which >= kDenseCounters) simt::device_fail("a step counter beyond the first 64 KiB of memory bound to multicast");
+    shadow += which * kCounterHistory * sizeof(StampWords) - in_page;
+  }
   return shadow + value % kCounterHistory * sizeof(StampWords);
+}
+
+inline void put_counter_stamps(const void* counter, std::uint64_t value, StampWords stamp, bool dense) {
+  std::uint64_t before = *static_cast<const volatile std::uint64_t*>(counter);
+  std::uint64_t first = value - before > kCounterHistory ? value - kCounterHistory + 1 : before + 1;
+  for (std::uint64_t v = first; v <= value; ++v) put_stamp(counter_entry(counter, v, dense), stamp);
 }
 
 // Before the only writer of `counter` stores `value`. Skipped values were reached at the same time.
 inline void counter_stored(const volatile void* counter, std::uint64_t value) {
   const void* address = const_cast<const void*>(counter);
-  if (rt::page_owner(address) == rt::kOwnerNone) return;
+  const std::uint8_t owner = rt::page_owner(address);
+  if (owner == rt::kOwnerNone) return;
   StampWords stamp = stamp_now(hostcuda_device_thread, address);
-  std::uint64_t before = *static_cast<const volatile std::uint64_t*>(counter);
-  std::uint64_t first = value - before > kCounterHistory ? value - kCounterHistory + 1 : before + 1;
-  for (std::uint64_t v = first; v <= value; ++v) put_stamp(counter_entry(counter, v), stamp);
+  if (owner != rt::kOwnerMulticast) return put_counter_stamps(address, value, stamp, rt::is_bound(owner));
+  const rt::MulticastPage& page = multicast_page(address);
+  for (unsigned i = 0; i < page.members; ++i) {
+    put_counter_stamps(static_cast<const char*>(address) + page.distance[i], value, stamp, true);
+  }
+}
+
+// The same and the store itself, where it is a plain one.
+inline void store_counter(volatile std::uint64_t* counter, std::uint64_t value) {
+  counter_stored(counter, value);
+  if (!rt::is_multicast(const_cast<const std::uint64_t*>(counter))) {
+    *counter = value;
+    return;
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(counter);
+  const rt::MulticastPage& page = multicast_page(const_cast<const std::uint64_t*>(counter));
+  for (unsigned i = 0; i < page.members; ++i) {
+    *reinterpret_cast<volatile std::uint64_t*>(address + std::uintptr_t(page.distance[i])) = value;
+  }
 }
 
 // After a wait until `counter` had reached `needed`, whether or not the wait had to look. While a FIFO is new its first
-// slots are free without anybody saying so: what is needed is not above 0, and that entry is a later value's.
+// slots are free without anybody saying so: what is needed is not above 0, and that entry is a later value's. A multicast
+// counter has reached it when the last member's has.
 inline void counter_waited(const volatile void* counter, std::uint64_t needed) {
   if (std::int64_t(needed) <= 0) return;
   const void* address = const_cast<const void*>(counter);
-  if (rt::page_owner(address) == rt::kOwnerNone) return;
-  take_stamp(hostcuda_device_thread, address, counter_entry(counter, needed));
+  const std::uint8_t owner = rt::page_owner(address);
+  if (owner == rt::kOwnerNone) return;
+  simt::DeviceThread* self = hostcuda_device_thread;
+  if (owner != rt::kOwnerMulticast) {
+    return take_stamp(self, address, counter_entry(address, needed, rt::is_bound(owner)));
+  }
+  const rt::MulticastPage& page = multicast_page(address);
+  for (unsigned i = 0; i < page.members; ++i) {
+    take_stamp(self, address, counter_entry(static_cast<const char*>(address) + page.distance[i], needed, true));
+  }
 }
 
 // ---- bytes ----
 
 // What `threads` threads together load and store in one go, and how much of it crosses links. Every one of them
 // calls with the same figures and takes the same time; one of them counts.
+//
+// Through a multicast address of n members a load of B bytes brings B in, and a store sends B out. But the others load
+// and store as well at the same time, each its share, and this GPU answers all of them: n B go out for the loads and n B
+// come in for the stores. Its memory sees n B too.
 struct Traffic {
-  std::uint64_t loaded = 0, stored = 0;
-  std::uint64_t linked[clock::kLinkClasses] = {};  // by class of link
+  std::uint64_t loaded = 0, stored = 0;                    // by the CTA
+  std::uint64_t answered_loads = 0, answered_stores = 0;   // by this GPU's memory, for the other members
+  std::uint64_t linked[clock::kLinkClasses] = {};          // by class of link
+  std::uint64_t from_switch = 0, to_switch = 0;            // over NVLink, through multicast addresses
 
   [[gnu::always_inline]] void load(const simt::DeviceThread* self, const void* from, std::uint64_t bytes) {
     loaded += bytes;
+    if (rt::is_multicast(from)) return load_multicast(multicast_page(from).members, bytes);
     linked[link_class(self, from)] += bytes;
   }
   [[gnu::always_inline]] void store(const simt::DeviceThread* self, const void* to, std::uint64_t bytes) {
     stored += bytes;
+    if (rt::is_multicast(to)) return store_multicast(multicast_page(to).members, bytes);
     linked[link_class(self, to)] += bytes;
+  }
+  void load_multicast(unsigned members, std::uint64_t bytes) {
+    from_switch += bytes;
+    to_switch += bytes * members;
+    answered_loads += bytes * (members - 1);
+  }
+  void store_multicast(unsigned members, std::uint64_t bytes) {
+    to_switch += bytes;
+    from_switch += bytes * members;
+    answered_stores += bytes * (members - 1);
   }
 };
 
 inline std::uint64_t traffic_ps(const clock::LaunchClock& clock, const Traffic& traffic, unsigned threads) {
   std::uint64_t most = clock::copy_ps(clock, traffic.loaded, traffic.stored, threads);
   for (int c = 1; c < int(clock::kLinkClasses); ++c) {
-    if (!traffic.linked[c]) continue;
-    std::uint64_t link = clock::link_ps(clock, c, traffic.linked[c]);
+    std::uint64_t bytes = traffic.linked[c];
+    if (c == rt::kLinkNvlink) bytes += traffic.from_switch > traffic.to_switch ? traffic.from_switch : traffic.to_switch;
+    if (!bytes) continue;
+    std::uint64_t link = clock::link_ps(clock, c, bytes);
     if (link > most) most = link;
   }
   return most;
@@ -124,8 +202,8 @@ inline std::uint64_t traffic_ps(const clock::LaunchClock& clock, const Traffic& 
 inline void charge(simt::DeviceThread* self, const Traffic& traffic, unsigned threads, bool counts) {
   self->vt_ps += traffic_ps(*self->view->clock, traffic, threads);
   if (counts) {
-    self->view->bytes_loaded += traffic.loaded;
-    self->view->bytes_stored += traffic.stored;
+    self->view->bytes_loaded += traffic.loaded + traffic.answered_loads;
+    self->view->bytes_stored += traffic.stored + traffic.answered_stores;
   }
 }
 

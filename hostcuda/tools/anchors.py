@@ -184,9 +184,9 @@ _PRIMS_SIMPLE_H = (
     ),
     Edit(
         "      *connStepPtr = step; // Return credits in case we rounded up.\n",
-        f"      {_stored('connStepPtr', 'step')}\n      *connStepPtr = step;\n",
+        f"      {_SHIM}store_counter(connStepPtr, step);\n",
         1,
-        "credits returned by rounding up, too",
+        "credits returned by rounding up, too, and possibly to all members of a multicast address",
     ),
 )
 

@@ -117,6 +117,65 @@ CASES = {
         grid.clock.epoch = 1;
         CHECK(!finish(std::move(grid)).failed);
     """,
+    "a_multicast_counter_is_stored_everywhere_and_waits_for_the_last": """
+        char* near = map_windows();
+        char* all = near + 3 * hostcuda::rt::kPageBytes;
+        hostcuda_page_owner[0] += hostcuda::rt::kOwnerBound;
+        hostcuda_page_owner[1] += hostcuda::rt::kOwnerBound;
+        GridSpec grid = spec([&] {
+          // Counters 32 bytes apart do not disturb each other, whatever their histories.
+          for (std::uint64_t value = 1; value <= 100; ++value) {
+            for (int which = 0; which < 2; ++which) {
+              self().vt_ps = 1000 * value + 10 * which;
+              store_counter(reinterpret_cast<std::uint64_t*>(all + 32 * which), value);
+            }
+          }
+          for (int which = 0; which < 2; ++which) {
+            for (int member = 0; member < 2; ++member) {
+              auto* counter = reinterpret_cast<std::uint64_t*>(near + member * hostcuda::rt::kPageBytes + 32 * which);
+              CHECK(*counter == 100);
+              self().vt_ps = 0;
+              counter_waited(counter, 60);
+              // Link of the store, then of the wait: memory of device 1 is behind the link.
+              CHECK(self().vt_ps == 60000u + 10u * which + 7 + (member ? 7 : 0));
+            }
+          }
+          // The members arrive at different times; a wait on the multicast address takes the last.
+          for (int member = 0; member < 3; ++member) {
+            auto* counter = reinterpret_cast<std::uint64_t*>(near + member * hostcuda::rt::kPageBytes + 64);
+            self().vt_ps = member == 1 ? 5000 : 300;
+            put_counter_stamps(counter, 1, stamp_now(&self(), near), true);
+            *counter = 1;
+          }
+          self().vt_ps = 0;
+          counter_waited(all + 64, 1);
+          CHECK(self().vt_ps == 5000 + 7);
+        }, 1, 1);
+        grid.clock.epoch = 1;
+        grid.clock.latency_ps[2] = 7;
+        CHECK(!finish(std::move(grid)).failed);
+    """,
+    "multicast_bytes_cost_what_all_members_ask_for": """
+        char* near = map_windows();
+        char* all = near + 3 * hostcuda::rt::kPageBytes;
+        GridSpec grid = spec([&] {
+          auto plain = [&](int) { return (void*)near; };
+          auto multicast = [&](int) { return (void*)all; };
+          charge_copy(0, 64, 1, multicast, 1, plain, 1000);  // 3 x 1000 out to the switch, 1000 in
+          CHECK(self().vt_ps == 3000 * 50);
+          self().vt_ps = 0;
+          charge_copy(0, 64, 1, plain, 1, multicast, 1000);  // 1000 out, 3 x 1000 in
+          CHECK(self().vt_ps == 3000 * 50);
+          self().vt_ps = 0;
+          charge_copy(0, 64, 1, multicast, 1, multicast, 1000);  // 4 x 1000 each way
+          CHECK(self().vt_ps == 4000 * 50);
+        }, 1, 1);
+        grid.clock.load_fs_per_byte = 2000;
+        grid.clock.store_fs_per_byte = 3000;
+        grid.clock.link_fs_per_byte[2] = 50000;
+        GridResult result = finish(std::move(grid));
+        CHECK(!result.failed && result.bytes_loaded == 3000 + 1000 + 3000 && result.bytes_stored == 1000 + 3000 + 3000);
+    """,
     "bytes_cost_time_and_are_counted": """
         char* near = map_windows();
         char* far = near + hostcuda::rt::kPageBytes;

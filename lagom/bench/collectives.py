@@ -36,8 +36,8 @@ class Call:
 class Collective:
     """``reduces``: has an operation; ``rooted``: has a root; ``launch``: the call itself; ``expected``: what a rank
     must receive, None where its buffer is unspecified. ``sends_parts``, ``receives_parts``: that buffer holds one part
-    a rank, or one part of what all have. ``in_place``: the call has a form with one buffer. ``bus_factor``: bus bandwidth
-    divided by algorithm bandwidth, from the number of ranks.
+    a rank, or one part of what all have. ``in_place``: the call has a form with one buffer. ``bus_factor``: bus
+    bandwidth divided by algorithm bandwidth, from the number of ranks.
     """
 
     name: str

@@ -59,10 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         ranks.require_same_arguments(words)
         arguments = parser(modules).parse_args(words)
-        return int(arguments.run(arguments))
+        return ranks.leave(int(arguments.run(arguments)))
     except SystemExit as leaving:
         # --help and --version leave this way; every rank has printed the same.
-        return leaving.code if isinstance(leaving.code, int) else USAGE
+        if isinstance(leaving.code, str):
+            return ranks.report(leaving.code, USAGE)
+        return leaving.code or 0
     except KeyboardInterrupt:
         return ranks.report("lagom: interrupted", 130)
     except Exception as error:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MPI ranks of a command: the same arguments on all, and one line for a failure that all of them have."""
 
+import fcntl
 import os
+import stat
+import struct
 import sys
+import termios
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 # One of these is set in a process that an MPI launcher has started.
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK")
 _FAILURE_WAIT_S = 5.0
+_FORWARDING_WAIT_S = 10.0  # for a launcher that has no core to run on
 _FORWARDING_S = 0.5
 
 
@@ -72,7 +77,7 @@ class Ranks:
         answers = self._gather((line, code))
         if answers is None:
             _print(f"{line} (rank {self.rank}; the other ranks are stopped)", code)
-            # The launcher drops what it has not yet forwarded of a job that aborts.
+            await_forwarding()
             time.sleep(_FORWARDING_S)
             self._reports.Abort(code)
         elif self.rank == 0:
@@ -81,7 +86,15 @@ class Ranks:
                 told.setdefault(text, []).append(rank)
             for text, where in told.items():
                 _print(text if len(told) == 1 else f"{text} (rank {', '.join(map(str, where))})", code)
-        return answers[0][1] if answers else code
+        return self.leave(answers[0][1] if answers else code)
+
+    def leave(self, code: int) -> int:
+        """Call it before every rank ends with this code. A launcher ends a job when its first rank fails, and may drop
+        what it has not yet forwarded of the others; no rank ends before all have called MPI_Finalize.
+        """
+        if self._reports is not None and code != 0:
+            await_forwarding()
+        return code
 
     def _gather(self, mine: tuple[str, int]) -> list[tuple[str, int]] | None:
         """What every rank says, or None if some say nothing in time."""
@@ -99,3 +112,20 @@ class Ranks:
 def _print(line: str, code: int) -> int:
     print(line, file=sys.stderr, flush=True)
     return code
+
+
+def await_forwarding() -> None:
+    """Wait until whoever reads this process's output and errors through pipes has taken everything out of them."""
+    deadline = time.monotonic() + _FORWARDING_WAIT_S
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        while _unread_bytes(stream.fileno()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def _unread_bytes(fd: int) -> int:
+    """What is written to a pipe and not read; 0 for anything else."""
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return 0
+    unread: int = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
+    return unread

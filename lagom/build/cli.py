@@ -33,7 +33,14 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         default="host",
         help="host: runs on CPUs (default); cuda: for GPUs, with nvcc",
     )
-    parser.add_argument("--arch", type=int, default=800, help="GPU generation, e.g. 800, 900 (default 800)")
+    parser.add_argument(
+        "--arch",
+        type=int,
+        nargs="+",
+        default=[800],
+        metavar="N",
+        help="GPU generation, e.g. 800, 900 (default 800); cuda: one or several",
+    )
     parser.add_argument(
         "--functions",
         metavar="PATTERN",
@@ -76,7 +83,8 @@ def build(args: argparse.Namespace) -> int:
         raise BuildError("--resources: only with --flavour cuda, without --stock and --target")
     request = Request(
         source=fetch.pristine(args.source),
-        arch=args.arch,
+        arch=args.arch[0],
+        more_archs=tuple(args.arch[1:]),
         functions=functions.select(args.functions) if args.functions else (),
         stock=args.stock,
         extra_patches=tuple(folder.resolve() for folder in args.extra_patch),

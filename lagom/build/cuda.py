@@ -21,19 +21,17 @@ SPECIFIC_GPU = "100f"
 
 
 class CudaBuild(Build):
-    """NCCL for GPUs of one architecture; libcudart is linked statically, as stock does."""
+    """NCCL for GPUs of one or several architectures; libcudart is linked statically, as stock does."""
 
     flavour = "cuda"
 
     def __init__(self, request: Request) -> None:
         self.toolkit = toolkit.find()
         known = self.toolkit.architectures()
-        if request.arch not in known:
-            raise BuildError(f"arch {request.arch}: {self.toolkit.nvcc} compiles for {', '.join(map(str, known))}")
+        for arch in request.archs:
+            if arch not in known:
+                raise BuildError(f"arch {arch}: {self.toolkit.nvcc} compiles for {', '.join(map(str, known))}")
         super().__init__(request)
-
-    def work_name(self) -> str:
-        return f"{self.flavour}-{self.request.arch}"
 
     def default_functions(self) -> tuple[str, ...]:
         return functions.functions()
@@ -95,6 +93,11 @@ class CudaBuild(Build):
     def _out(self) -> str:
         return f"out-{self.functions_key}"
 
+    @property
+    def _common(self) -> str:
+        """Where objects go that do not depend on the choice of functions."""
+        return "device-" + "-".join(map(str, self.request.archs))
+
     def _defines(self) -> list[str]:
         headers = self.toolkit.headers
         return [f"-DCUDA_MAJOR={headers.major}", f"-DCUDA_MINOR={headers.minor}"]
@@ -117,11 +120,11 @@ class CudaBuild(Build):
             "-std=c++17", "-O3", "--expt-extended-lambda", "-Xfatbin", "-compress-all", *nccl.DOCA_FLAGS,
             "-DNCCL_OS_LINUX", "-Itree/src/device", *nccl.INCLUDES, "--compiler-options", "-fPIC -fvisibility=hidden",
         ]  # fmt: skip
-        own = _gencode(f"{self.request.arch // 10}")
+        own = [option for arch in self.request.archs for option in _gencode(f"{arch // 10}")]
         folder = f"device-{self.functions_key}"
         made = self.work / generated
         units = {f"{folder}/{path.name}": f"{generated}/device/{path.name}" for path in (made / "device").glob("*.cu")}
-        units |= {f"device/{name}": f"tree/src/device/{name}" for name in ("common.cu", "onerank.cu")}
+        units |= {f"{self._common}/{name}": f"tree/src/device/{name}" for name in ("common.cu", "onerank.cu")}
         flags = [*common, *own, f"-maxrregcount={MAX_REGISTERS}"]
         objects = [
             ninja.edge(f"objects/{name}.o", "nvcc", [source], flags=shlex.join(["-dc", *flags]))
@@ -145,7 +148,7 @@ class CudaBuild(Build):
         """What the device functions of this build's objects take; the device link's figures last."""
         objects = self.work / "objects"
         reports = sorted(
-            [*(objects / "device").glob("*.report"), *(objects / f"device-{self.functions_key}").rglob("*.report")]
+            [*(objects / self._common).glob("*.report"), *(objects / f"device-{self.functions_key}").rglob("*.report")]
         )
         reports.append(self.work / self._out / "device_glue.o.report")
         return resources.parse(path.read_text() for path in reports)

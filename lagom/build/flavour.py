@@ -23,10 +23,16 @@ class Request:
 
     source: Path  # a pristine, verified NCCL tree
     arch: int = 800
+    more_archs: tuple[int, ...] = ()  # further GPU generations in the same library
     functions: tuple[str, ...] = ()  # names of device functions; empty: the flavour's default
     stock: bool = False  # without the patches
     extra_patches: tuple[Path, ...] = ()  # folders of further patches, see patch.Series
     jobs: int = 0  # 0: one a core
+
+    @property
+    def archs(self) -> tuple[int, ...]:
+        """Every GPU generation, lowest first, each once."""
+        return tuple(sorted({self.arch, *self.more_archs}))
 
     @property
     def series(self) -> patch.Series:
@@ -50,8 +56,9 @@ class Build(ABC):
         self.cxx = tools.compiler()
         self.chosen = request.functions or self.default_functions()
         self.stage_key = self._stage_key()
-        self.base_key = hashlib.sha256(f"{self.stage_key}\n{request.arch}".encode()).hexdigest()
-        chosen = "\n".join([str(request.arch), *self.chosen])
+        archs = ",".join(map(str, request.archs))
+        self.base_key = hashlib.sha256(f"{self.stage_key}\n{archs}".encode()).hexdigest()
+        chosen = "\n".join([archs, *self.chosen])
         self.functions_key = hashlib.sha256(chosen.encode()).hexdigest()[:8]
         self.key = hashlib.sha256(f"{self.base_key}\n{chosen}".encode()).hexdigest()[:16]
         self.work = cache.root() / "build" / (self.work_name() + ("-stock" if request.stock else ""))
@@ -120,6 +127,7 @@ class Build(ABC):
             described = {
                 "flavour": self.flavour,
                 "arch": self.request.arch,
+                "archs": list(self.request.archs),
                 "patched": not self.request.stock,
                 "extra_patches": [folder.name for folder in self.request.extra_patches],
                 "key": self.key,

@@ -27,6 +27,10 @@ class HostBuild(Build):
     def __init__(self, request: Request) -> None:
         if request.arch not in ARCHITECTURES:
             raise BuildError(f"arch {request.arch}: hostcuda models {', '.join(map(str, ARCHITECTURES))}")
+        if len(request.archs) > 1:
+            raise BuildError(
+                f"arch {' '.join(map(str, request.archs))}: code for CPUs believes in one GPU generation; give one"
+            )
         self.headers = tools.cuda_headers()
         self.flags = json.loads((room("hostcuda") / "tools" / "flags.json").read_text())
         super().__init__(request)

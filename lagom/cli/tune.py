@@ -31,6 +31,11 @@ def add(subparsers: Any) -> None:
     command.add_argument(
         "--output", type=Path, metavar="DIR", help="folder for plan, report and counters (default: results/WORKLOAD)"
     )
+    command.add_argument(
+        "--device",
+        choices=("hostcuda", "cuda"),
+        help="hostcuda: GPUs modelled on CPUs; cuda: GPUs (default: whichever the NCCL in use is built for)",
+    )
     command.add_argument("--json", action="store_true", help="print the report as JSON and nothing else")
     command.set_defaults(run=_run)
 
@@ -54,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from lagom.tuning import Disagreement, Options, RankFailed
 
     folder = arguments.output or Path("results", Path(arguments.workload).stem)
-    options = Options(arguments.workload, arguments.strategy, arguments.budget, folder)
+    options = Options(arguments.workload, arguments.strategy, arguments.budget, folder, arguments.device)
     try:
         return _session(MPI.COMM_WORLD, options, as_json=arguments.json)
     except Disagreement as error:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import lagom.nccl as nccl
 from lagom.device import patterns
+from lagom.device.backend import Backend
 from lagom.device.protocol import DeviceError, Span
 from lagom.workload import Communication, Computation, Workload
 from lagom.workload.model import ROOTED
@@ -48,8 +50,9 @@ class GroupRunner:
     `finish` the ranks can tell each other whether a call was refused.
     """
 
-    def __init__(self, comm: nccl.Communicator, workload: Workload) -> None:
+    def __init__(self, comm: nccl.Communicator, workload: Workload, backend: Backend) -> None:
         workload.check_ranks(comm.size)
+        self._backend = backend
         self._comm = comm
         self._workload = workload
         self._streams = {name: nccl.Stream() for name in workload.streams}
@@ -58,7 +61,11 @@ class GroupRunner:
         self._buffers = [self._allocate(c) for c in workload.communications]
         self.barrier = self._make_barrier()
         self._needed = {name for operation in workload.operations for name in operation.after}
-        self._marks: dict[str, int] = {}
+        lead_in = LEAD_IN_BYTES_PER_OPERATION * len(workload.operations)
+        # One light CTA an SM: enough to use the memory bandwidth.
+        self._lead_in = nccl.Kernel("lead-in", bytes_read=float(lead_in), ctas=1024, threads_per_cta=256)
+        backend.prepare([self._lead_in, *(kernel_of(computation) for computation in workload.computations)])
+        self._timer = backend.timer(self._streams)
         self._keep: list[nccl.Event] = []
 
     # -- buffers --
@@ -69,7 +76,7 @@ class GroupRunner:
         collective = communication.collective
         send = nccl.empty(shard if collective == "all_gather" else whole, communication.dtype)
         recv = nccl.empty(shard if collective == "reduce_scatter" else whole, communication.dtype)
-        patterns.fill(send.numpy(), patterns.send_tile(communication, self._comm.rank))
+        self._backend.write(send, patterns.send_tile(communication, self._comm.rank))
         return _Buffers(send, recv)
 
     def _make_barrier(self) -> Communication:
@@ -97,19 +104,18 @@ class GroupRunner:
     def prepare(self) -> None:
         """Wipe the results of the last run, so that data left over cannot pass for right."""
         for buffers in self._buffers:
-            buffers.recv.numpy().view("u1").fill(0xA5)
+            self._backend.wipe(buffers.recv)
 
     def enqueue(self) -> None:
         """Put the whole group into its streams; returns without waiting.
 
         :raises lagom.nccl.NcclError: where NCCL refuses a call; what was enqueued before stays and must be finished.
         """
-        first = self._streams[self._first_comm_stream]
-        lead_in = LEAD_IN_BYTES_PER_OPERATION * len(self._workload.operations)
-        self._marks = {name: stream.mark() for name, stream in self._streams.items()}
-        # One light CTA an SM: enough to use the memory bandwidth.
-        first.launch(nccl.Kernel("lead-in", bytes_read=float(lead_in), ctas=1024, threads_per_cta=256))
-        self._call(self.barrier, self._barrier_buffers, first)
+        timer = self._timer = self._backend.timer(self._streams)
+        name, first = self._first_comm_stream, self._streams[self._first_comm_stream]
+        timer.enqueue("lead-in", name, True, lambda: self._backend.launch(self._lead_in, first))
+        barrier = self.barrier
+        timer.enqueue(barrier.name, name, False, lambda: self._call(barrier, self._barrier_buffers, first))
         started = nccl.Event()
         started.record(first)
         self._keep = [started]
@@ -123,10 +129,11 @@ class GroupRunner:
             for name in operation.after:
                 stream.wait(ended[name])
             if isinstance(operation, Computation):
-                stream.launch(_kernel(operation))
+                call = partial(self._backend.launch, kernel_of(operation), stream)
             else:
-                self._call(operation, self._buffers[communication], stream)
+                call = partial(self._call, operation, self._buffers[communication], stream)
                 communication += 1
+            timer.enqueue(operation.name, operation.stream, isinstance(operation, Computation), call)
             if operation.name in self._needed:
                 event = ended[operation.name] = nccl.Event()
                 event.record(stream)
@@ -160,24 +167,12 @@ class GroupRunner:
         """
         self.drain()
         self._comm.check()
-        times: dict[str, list[nccl.OpTime]] = {}
-        for name, stream in self._streams.items():
-            times[name] = [t for t in stream.op_times(self._marks[name]) if t.kind in ("kernel", "described")]
-        lead_in_and_barrier = times[self._first_comm_stream][:2]
-        del times[self._first_comm_stream][:2]
-        if len(lead_in_and_barrier) != 2:
-            raise DeviceError("the device has no times for the collective that starts the group")
-        origin_ns = lead_in_and_barrier[1].end_ns
-        ran: dict[str, tuple[int, int]] = {}
-        for operation in self._workload.operations:
-            if not times[operation.stream]:
-                raise DeviceError(f"the device has no time for '{operation.name}'")
-            time = times[operation.stream].pop(0)
-            if (time.kind == "described") != isinstance(operation, Computation):
-                raise DeviceError(f"'{operation.name}' ran as '{time.name}', a {time.kind}")
-            ran[operation.name] = (time.start_ns - origin_ns, time.end_ns - origin_ns)
-        if left := [time.name for rest in times.values() for time in rest]:
-            raise DeviceError(f"the device ran more than was enqueued: {', '.join(left)}")
+        _, barrier, *times = self._timer.read()
+        origin_ns = barrier[1]
+        ran = {
+            operation.name: (start_ns - origin_ns, end_ns - origin_ns)
+            for operation, (start_ns, end_ns) in zip(self._workload.operations, times, strict=True)
+        }
         return summary(self._workload, ran)
 
     # -- the data --
@@ -197,7 +192,7 @@ class GroupRunner:
 
     def _first_wrong(self, communication: Communication, buffers: _Buffers) -> int | None:
         ranks, rank = self._comm.size, self._comm.rank
-        found = buffers.recv.numpy()
+        found = self._backend.read(buffers.recv)
         shard = communication.shard_count(ranks)
         if communication.collective == "all_gather":
             for sender in range(ranks):
@@ -247,7 +242,8 @@ def summary(workload: Workload, ran: Mapping[str, tuple[int, int]]) -> LocalRun:
     )
 
 
-def _kernel(computation: Computation) -> nccl.Kernel:
+def kernel_of(computation: Computation) -> nccl.Kernel:
+    """A computation as the device is told of it."""
     spec = computation.kernel
     return nccl.Kernel(
         computation.name,

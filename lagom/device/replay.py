@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import lagom.nccl as nccl
+from lagom.device import kinds
 from lagom.device.group import GroupRunner, LocalRun
 from lagom.device.protocol import DeviceError, Span
 from lagom.workload import WorkloadError, load
@@ -82,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
         workload = load(args.workload)
         identity = _unique_id(args.id_file, args.rank, args.limit)
         with nccl.init(unique_id=identity, rank=args.rank, size=args.ranks, device=args.device) as comm:
-            runner = GroupRunner(comm, workload)
+            runner = GroupRunner(comm, workload, kinds.backend(nccl.library(), args.device))
             runner.prepare()
             runner.enqueue()
             run = runner.finish()

@@ -24,8 +24,9 @@ from .devices import DeviceInfo, device_count, device_info, host_time_ns, set_de
 from .dtypes import DTYPES, OPS, DType, dtype
 from .groups import Estimate, group, simulate
 from .knobs import COLLECTIVES, Knobs, Rule
-from .library import Library, library
+from .library import Library, in_process, library
 from .memory import DeviceBuffer, empty, mem_alloc, zeros
+from .modules import Function, Module
 from .one_sided import Wait
 from .properties import MemoryUse, Properties
 from .reductions import ReductionOp
@@ -48,11 +49,13 @@ __all__ = [
     "DeviceInfo",
     "Estimate",
     "Event",
+    "Function",
     "Kernel",
     "Knobs",
     "Library",
     "LibraryError",
     "MemoryUse",
+    "Module",
     "NcclError",
     "OpRecord",
     "OpTime",
@@ -69,6 +72,7 @@ __all__ = [
     "empty",
     "group",
     "host_time_ns",
+    "in_process",
     "init",
     "init_all",
     "join",

@@ -107,6 +107,11 @@ def find_nccl() -> tuple[str, str]:
     )
 
 
+def in_process() -> bool:
+    """Whether a NCCL is in the process already, loaded here or by others; the choice is then made."""
+    return bool(_native.file_in_process("ncclGetVersion", (NCCL_SONAME,))) or _library is not None
+
+
 def _named_file(named: str) -> Path:
     path = Path(named).expanduser()
     if path.is_dir():

@@ -63,6 +63,7 @@ def session_data(session: Session) -> dict[str, Any]:
         },
         "ranks": session.ranks,
         "machine": session.machine,
+        "modelled": session.modelled,
         "library": {"text": session.library, "build": session.build},
         "strategy": session.search.strategy,
         "budget": session.options.measurements,

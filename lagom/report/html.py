@@ -100,7 +100,7 @@ def page(session: Session) -> str:
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>lagom tune: {name}</title>',
             f"<style>{_STYLE}</style></head><body><h1>{name}</h1>",
             f"<p>{escape(session.workload.description)}.",
-            f"{session.ranks} ranks, modelled {escape(session.machine)}.</p>",
+            f"{session.ranks} ranks, {escape(session.where)}.</p>",
             f"<p><b>{escape(explain(session))}</b></p>",
             f"<h2>NCCL default</h2>{timeline(session.default, longest)}",
             f"<h2>{'Default kept' if session.kept else 'Tuned'}</h2>{timeline(session.tuned, longest)}",

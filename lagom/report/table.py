@@ -18,7 +18,7 @@ from lagom.workload import Workload
 def comparison(session: Session) -> Table:
     """Times and knobs, default against tuned. Every number was measured in this session."""
     before, after = session.default, session.tuned
-    title = f"{session.workload.name}, {session.ranks} ranks, modelled {session.machine}"
+    title = f"{session.workload.name}, {session.ranks} ranks, {session.where}"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("")
     table.add_column("NCCL default", justify="right")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import lagom
 import lagom.nccl as nccl
-from lagom.device import DeviceError, Measurement
-from lagom.device.hostcuda import HostcudaDevice, join, require_library, rules_for
+from lagom.device import DeviceError, Measurement, kinds
+from lagom.device.over_mpi import join, rules_for
 from lagom.plan import Plan, write_plan
 from lagom.strategies import STRATEGIES, Budget, Observer, Result
 from lagom.tuning import agreement
@@ -32,18 +32,22 @@ ROUNDING_US = 0.001
 
 @dataclass(frozen=True)
 class Options:
-    """:param workload: preset or YAML file. :param folder: where plan, report and counters go."""
+    """:param workload: preset or YAML file. :param folder: where plan, report and counters go.
+    :param device: one of :data:`lagom.device.kinds.KINDS`; None: whichever the library drives.
+    """
 
     workload: str
     strategy: str
     measurements: int
     folder: Path
+    device: str | None = None
 
 
 @dataclass(frozen=True)
 class Session:
     """What a session found, the same on every rank.
 
+    :param machine: the modelled machine's name, or the GPU's.
     :param tuned: the preloaded run; with :attr:`kept` it ran NCCL's default.
     :param kept: whether NCCL's default is kept, because nothing better was found or the proof run was no better.
     :param why_kept: in words, empty where a plan was found.
@@ -52,6 +56,7 @@ class Session:
     workload: Workload
     ranks: int
     machine: str
+    modelled: bool
     library: str
     build: str
     options: Options
@@ -61,6 +66,11 @@ class Session:
     why_kept: str
     plan: Path
     counters: tuple[Path, ...]
+
+    @property
+    def where(self) -> str:
+        """What it ran on, in words."""
+        return _where(self.machine, self.modelled)
 
     @property
     def default(self) -> Measurement:
@@ -93,8 +103,12 @@ def tune(
     )
     folder = together(mpi_comm, lambda: writable_folder(options.folder.absolute()), on=0)
     machine = os.environ.setdefault(MACHINE_VARIABLE, workload.machine)
-    library = together(mpi_comm, require_library)
-    say(f"{workload.description or workload.name}; {mpi_comm.Get_size()} ranks on modelled {machine}")
+    library = together(mpi_comm, lambda: kinds.require(options.device))
+    modelled = kinds.kind_of(library) == kinds.HOSTCUDA
+    if not modelled:
+        machine = together(mpi_comm, lambda: nccl.device_info(0).name, on=0)
+    where = _where(machine, modelled)
+    say(f"{workload.description or workload.name}; {mpi_comm.Get_size()} ranks on {where}")
     say(library.describe())
 
     with together(mpi_comm, lambda: nccl.init(mpi_comm)) as comm:
@@ -103,7 +117,7 @@ def tune(
 
     # The plan of an earlier session stays until this one's has been proved.
     candidate, path = folder / "candidate.csv", folder / "plan.csv"
-    plan = _plan(workload, mpi_comm.Get_size(), search, search.best_knobs, machine, library)
+    plan = _plan(workload, mpi_comm.Get_size(), search, search.best_knobs, where, library)
     together(mpi_comm, lambda: write_plan(candidate, plan), on=0)
     say(f"search ended: {search.ending}; running an unchanged program with {candidate} preloaded")
     tuned = _prove(mpi_comm, workload, Program(options.workload, device_index, candidate, folder), search.best_knobs)
@@ -113,13 +127,14 @@ def tune(
         why_kept = "no better setting found"
     elif tuned.z_us > search.default.z_us + ROUNDING_US:
         why_kept = f"the plan's makespan was {tuned.z_us:.3f} us when run again, longer than the default's"
-        plan = _plan(workload, mpi_comm.Get_size(), search, {}, machine, library)
+        plan = _plan(workload, mpi_comm.Get_size(), search, {}, where, library)
         together(mpi_comm, lambda: write_plan(candidate, plan), on=0)
     together(mpi_comm, lambda: candidate.replace(path), on=0)
     return Session(
         workload=workload,
         ranks=mpi_comm.Get_size(),
         machine=machine,
+        modelled=modelled,
         library=library.describe(),
         build=library.build or "",
         options=options,
@@ -130,6 +145,10 @@ def tune(
         plan=path,
         counters=tuple(counters_path(folder, rank) for rank in range(mpi_comm.Get_size())),
     )
+
+
+def _where(machine: str, modelled: bool) -> str:
+    return f"modelled {machine}" if modelled else machine
 
 
 def _load(options: Options, ranks: int) -> Workload:
@@ -148,7 +167,7 @@ def _search(
     observe: Observer | None,
 ) -> Result:
     # The device, and with it the buffers, ends with this function: the proof run needs the memory.
-    device = HostcudaDevice(comm, mpi_comm)
+    device = kinds.open_device(comm, mpi_comm)
     return STRATEGIES[options.strategy](workload, device, Budget(options.measurements), observe)
 
 
@@ -170,14 +189,14 @@ def _plan(
     ranks: int,
     search: Result,
     knobs: Mapping[int, nccl.Knobs],
-    machine: str,
+    where: str,
     library: nccl.Library,
 ) -> Plan:
     """The plan with where it came from; nothing in it depends on when or where it was made."""
     default, best = search.default, search.best_measurement
     comments = [
         f"made by lagom {lagom.__version__} tune, strategy {search.strategy}, {len(search.trials)} settings tried",
-        f"workload {workload.name} ({workload.digest()}), {ranks} ranks, modelled {machine}",
+        f"workload {workload.name} ({workload.digest()}), {ranks} ranks, {where}",
         f"NCCL {library.version_text}, build {library.build}",
     ]
     if knobs:

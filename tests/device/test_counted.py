@@ -9,7 +9,7 @@ import pytest
 
 from lagom.device import CommunicationUse, DeviceError, Measurement, counted
 from lagom.device.group import LocalRun
-from lagom.device.hostcuda import join, rules_for
+from lagom.device.over_mpi import join, rules_for
 from lagom.nccl import Knobs
 from lagom.nccl.counters import ChannelRecord, OpRecord
 from lagom.workload import Communication, Workload

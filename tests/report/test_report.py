@@ -43,6 +43,7 @@ def session(kept: bool = False) -> Session:
         workload=WORKLOAD,
         ranks=4,
         machine="a40x8",
+        modelled=True,
         library="NCCL 2.29.7",
         build="abc",
         options=Options("phi2-fsdp-a40", "linear", 14, Path("results")),

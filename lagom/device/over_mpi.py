@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real, patched NCCL on hostcuda, driven over MPI: one rank a process, modelled times."""
+"""The real, patched NCCL driven over MPI, one rank a process, on whatever CUDA the backend stands for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import lagom.nccl as nccl
 from lagom.device import counted
+from lagom.device.backend import Backend
 from lagom.device.group import GroupRunner, LocalRun
 from lagom.device.protocol import CommunicationUse, DeviceError, KnobMap, Measurement, Outcome, Refused
 from lagom.workload import Workload
@@ -22,32 +23,18 @@ T = TypeVar("T")
 _INVALID_ARGUMENT, _INVALID_USAGE = 4, 5
 
 
-def require_library() -> nccl.Library:
-    """The library of this process, or why this device cannot use it.
-
-    :raises DeviceError: where it is not patched, or the CUDA runtime is not hostcuda.
-    :raises lagom.nccl.LibraryError: where there is none.
-    """
-    library = nccl.library()
-    if not library.patched:
-        raise DeviceError(
-            f"NCCL at {library.path} is not patched, so it has no knobs to tune; build one with `lagom build`"
-        )
-    if not library.hostcuda:
-        raise DeviceError(f"the CUDA runtime at {library.cuda_path} is not hostcuda; tuning on GPUs is not there yet")
-    return library
-
-
-class HostcudaDevice:
+class MpiDevice:
     """Runs workloads on all ranks of `mpi_comm` at once; every method is called on every rank with the same arguments.
 
     :param comm: made over the same MPI communicator.
+    :param repeats: executions a measurement, of which the one with the median makespan counts.
     """
 
-    def __init__(self, comm: nccl.Communicator, mpi_comm: MPI.Intracomm) -> None:
-        require_library()
+    def __init__(self, comm: nccl.Communicator, mpi_comm: MPI.Intracomm, backend: Backend, repeats: int = 1) -> None:
         self._comm = comm
         self._mpi = mpi_comm
+        self._backend = backend
+        self._repeats = repeats
         self._runner: tuple[str, GroupRunner] | None = None
         self._checked: set[tuple[str, tuple[tuple[int, nccl.Knobs], ...]]] = set()
         comm.counters.enable()
@@ -65,12 +52,21 @@ class HostcudaDevice:
         except ValueError as error:
             return Refused(str(error))
         refusal = self._all_refuse(lambda: self._comm.set_rules(rules))
-        if refusal is None:
-            runner.prepare()
-            refusal = self._all_refuse(runner.enqueue)
-            if refusal is not None:
-                runner.drain()
         if refusal is not None:
+            return Refused(refusal)
+        measured: list[Measurement] = []
+        for _ in range(self._repeats):
+            outcome = self._once(workload, runner, knobs)
+            if isinstance(outcome, Refused):
+                return outcome
+            measured.append(outcome)
+        return sorted(measured, key=lambda measurement: measurement.z_us)[self._repeats // 2]
+
+    def _once(self, workload: Workload, runner: GroupRunner, knobs: KnobMap) -> Outcome:
+        runner.prepare()
+        refusal = self._all_refuse(runner.enqueue)
+        if refusal is not None:
+            runner.drain()
             self._comm.counters.read()
             return Refused(refusal)
         local = self._on_all(runner.finish)
@@ -85,7 +81,7 @@ class HostcudaDevice:
         digest = workload.digest()
         if self._runner is None or self._runner[0] != digest:
             self._runner = None  # frees the buffers of the last workload first
-            self._runner = (digest, self._on_all(lambda: GroupRunner(self._comm, workload)))
+            self._runner = (digest, self._on_all(lambda: GroupRunner(self._comm, workload, self._backend)))
         return self._runner[1]
 
     def _counted(self, workload: Workload, runner: GroupRunner, knobs: KnobMap) -> list[CommunicationUse]:
@@ -121,7 +117,7 @@ class HostcudaDevice:
         value: T | None = None
         try:
             value = call()
-        except (DeviceError, nccl.NcclError, nccl.CudaError) as error:
+        except (DeviceError, ValueError, nccl.LibraryError, nccl.NcclError, nccl.CudaError) as error:
             failure = str(error)
         failures = self._mpi.allgather(failure)
         for rank, text in enumerate(failures):

@@ -23,11 +23,11 @@ class Request:
 
     source: Path  # a pristine, verified NCCL tree
     arch: int = 800
-    more_archs: tuple[int, ...] = ()  # further GPU generations in the same library
     functions: tuple[str, ...] = ()  # names of device functions; empty: the flavour's default
     stock: bool = False  # without the patches
     extra_patches: tuple[Path, ...] = ()  # folders of further patches, see patch.Series
     jobs: int = 0  # 0: one a core
+    more_archs: tuple[int, ...] = ()  # further GPU generations in the same library
 
     @property
     def archs(self) -> tuple[int, ...]:

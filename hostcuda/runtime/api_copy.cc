@@ -11,6 +11,7 @@
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
+#include "runtime/multicast.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -82,7 +83,8 @@ cudaError_t copy(Rows rows, cudaMemcpyKind kind, cudaStream_t handle, bool block
   MemoryInfo dst, src;
   if (!place_of(rows.dst, rows.dst_pitch * (rows.count - 1) + rows.bytes, &dst) ||
       !place_of(rows.src, rows.src_pitch * (rows.count - 1) + rows.bytes, &src) || !fits(kind, dst, src) ||
-      src.kind == MemoryKind::multicast) {  // what would be read: which member's?
+      src.kind == MemoryKind::multicast ||  // which member's memory would be read?
+      (dst.kind == MemoryKind::multicast && !multicast_ready(rows.dst, rows.dst_pitch * (rows.count - 1) + rows.bytes))) {
     return report(cudaErrorInvalidValue);
   }
   std::shared_ptr<std::vector<char>> staged;
@@ -115,7 +117,8 @@ cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle
   (void)here;
   if (bytes == 0) return cudaSuccess;
   MemoryInfo info;
-  if (address == nullptr || !place_of(address, bytes, &info) || info.kind == MemoryKind::none) {
+  if (address == nullptr || !place_of(address, bytes, &info) || info.kind == MemoryKind::none ||
+      (info.kind == MemoryKind::multicast && !multicast_ready(address, bytes))) {
     return report(cudaErrorInvalidValue);
   }
   const OpRef op = make_op(OpKind::set, "set");

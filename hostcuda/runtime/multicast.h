@@ -76,6 +76,9 @@ class Multicast {
 void show_multicast(std::uint64_t address, std::uint64_t bytes, std::shared_ptr<Multicast> object, std::uint64_t at);
 void hide_multicast(std::uint64_t address);
 
+// Whether all members have bound memory to the whole range.
+bool multicast_ready(const void* address, std::uint64_t bytes);
+
 // Writes as a GPU does through a multicast address, to every member. False where members are missing.
 bool multicast_write(void* to, const void* from, std::uint64_t bytes);
 

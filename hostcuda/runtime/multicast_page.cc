@@ -68,6 +68,14 @@ void hide_multicast(std::uint64_t address) {
   if (!elsewhere) gone.object->forget_members();
 }
 
+bool multicast_ready(const void* address, std::uint64_t bytes) {
+  const auto first = reinterpret_cast<std::uint64_t>(address) & ~(kPageBytes - 1);
+  for (std::uint64_t page = first; page < reinterpret_cast<std::uint64_t>(address) + bytes; page += kPageBytes) {
+    if (hostcuda_multicast_page(reinterpret_cast<const void*>(page))->error != nullptr) return false;
+  }
+  return true;
+}
+
 bool multicast_write(void* to, const void* from, std::uint64_t bytes) {
   for (std::uint64_t done = 0; done < bytes;) {
     char* at = static_cast<char*>(to) + done;

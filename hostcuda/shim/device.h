@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Force-included first in every device unit: makes CUDA device code compile with g++ for the simulator.
-// HOSTCUDA_ARCH is the compute capability that the code believes in, as in __CUDA_ARCH__ (800 or 900).
+// HOSTCUDA_ARCH is the compute capability that the code believes in, as in __CUDA_ARCH__ (800, 900 or 1000).
 #pragma once
 
 #ifndef HOSTCUDA_ARCH
-#error "say -DHOSTCUDA_ARCH=800 or 900"
+#error "say -DHOSTCUDA_ARCH=800, 900 or 1000"
 #endif
 
 // CUDA's headers come first and see an ordinary host compiler, so that they bring their host versions of half,

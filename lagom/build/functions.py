@@ -51,14 +51,15 @@ def functions() -> tuple[str, ...]:
 
 
 def default(arch: int) -> tuple[str, ...]:
-    """What a host build holds unless told otherwise: ring and tree, and 8-bit floats only where the GPU has them.
+    """What a host build holds unless told otherwise: all that GPUs of that generation can run, but nothing for CollNet.
 
-    `arch`: compute capability times 100 (800, 900).
+    CollNet needs a network plug-in that reduces, and NCCL offers it only where there is one. NVLink SHARP and 8-bit floats
+    came with compute capability 9.0. `arch`: compute capability times 100 (800, 900, 1000).
     """
     return tuple(
         name
         for name in functions()
-        if name == "SendRecv" or (name.split()[-2] in ("RING", "TREE") and (arch >= 900 or " f8" not in name))
+        if "COLLNET" not in name and (arch >= 900 or (" f8" not in name and "NVLS" not in name))
     )
 
 

@@ -13,7 +13,7 @@ from .errors import BuildError
 from .flavour import STAGED_TOPS, Build, Request
 from .rooms import room
 
-ARCHITECTURES = (800, 900)
+ARCHITECTURES = (800, 900, 1000)
 # A link in the work folder, so that commands, and what a compiler cache makes of them, do not depend on where it leads.
 CUDA_INCLUDE = ("-isystem", "cuda-include", "-isystem", "cuda-include/cccl")
 HOSTCUDA_ROOMS = ("runtime", "driver", "nvml", "simt", "clock")

@@ -50,9 +50,9 @@ def test_refuses(pattern: str, reason: str) -> None:
 
 
 def test_default_leaves_out_what_the_gpu_lacks() -> None:
-    assert not any(" f8" in name for name in functions.default(800))
-    assert any(" f8" in name for name in functions.default(900))
-    assert all(name == "SendRecv" or name.split()[-2] in ("RING", "TREE") for name in functions.default(900))
+    for arch, lacks in ((800, (" f8", "NVLS", "COLLNET")), (900, ("COLLNET",)), (1000, ("COLLNET",))):
+        left_out = set(functions.functions()) - set(functions.default(arch))
+        assert left_out == {name for name in functions.functions() if any(word in name for word in lacks)}
 
 
 @pytest.mark.parametrize("pattern", ["AllGather RING SIMPLE", "AllReduce Sum (f32|bf16) * *|Broadcast RING LL", None])

@@ -91,8 +91,8 @@ ncclResult_t lagomApplyKnobs(struct ncclComm* comm, struct ncclTaskColl* task) {
     return ncclInvalidUsage;
   }
   if (!isControlled(a)) {
-    WARN("%s of %s: algorithm=%s %s takes no knobs in this version; allowed: algorithm=ring or tree", origin(t).c_str(),
-         func, ncclPlanAlgorithmName(a), t.asked.algorithm == NCCL_KNOB_UNSET ? "(NCCL's choice)" : "");
+    WARN("%s of %s: algorithm=%s%s takes no knobs in this version; allowed: algorithm=ring or tree", origin(t).c_str(),
+         func, ncclPlanAlgorithmName(a), t.asked.algorithm == NCCL_KNOB_UNSET ? " (NCCL's choice)" : "");
     return ncclInvalidUsage;
   }
   if (t.asked.nChannels != NCCL_KNOB_UNSET) {

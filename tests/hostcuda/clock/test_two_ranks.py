@@ -4,10 +4,12 @@ an idle machine, a busy one and with ranks that sleep elsewhere."""
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from launch import NEEDS_MPIRUN, mpirun, run
+from builds import host_build
+from launch import NEEDS_MPIRUN, NOTHING, mpirun, run
 
 import lagom.nccl as nccl
 
@@ -15,8 +17,8 @@ PROGRAM = Path(__file__).parent / "two_ranks.py"
 THREADS = Path(__file__).parent / "two_threads.py"
 
 
-def times(seed: int) -> list[str]:
-    done = mpirun(2, [sys.executable, str(PROGRAM), str(seed)], timeout_s=240)
+def times(seed: int, environment: Mapping[str, str] = NOTHING) -> list[str]:
+    done = mpirun(2, [sys.executable, str(PROGRAM), str(seed)], environment, timeout_s=240)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines())
 
@@ -44,6 +46,16 @@ def test_two_ranks_that_hold_each_other_up() -> None:
             loop.kill()
             loop.wait()
     assert times(2) == first
+
+
+@NEEDS_MPIRUN
+def test_two_ranks_through_multicast_addresses() -> None:
+    """NVLink SHARP: the times of counters and data travel to all members."""
+    build = host_build("AllReduce Sum f32 NVLS SIMPLE|AllGather NVLS SIMPLE", arch=900)
+    environment = {"HOSTCUDA_MACHINE": "h100x8", "NCCL_ALGO": "NVLS", "LAGOM_NCCL": str(build)}
+    first = times(0, environment)
+    assert len(first) > 60
+    assert times(1, environment) == first
 
 
 @pytest.mark.usefixtures("on_cpus")

@@ -279,6 +279,8 @@ CASE(missing_members_fail_the_kernel) {
   Memory memory(0, kPage);
   OK(cuMulticastBindMem(object, 0, memory.handle, 0, kPage, 0));
   char* multicast = map(object, kPage);
+  GIVES(cudaErrorInvalidValue, cudaMemcpy(multicast, &object, 4, cudaMemcpyHostToDevice));
+  GIVES(cudaErrorInvalidValue, cudaMemset(multicast, 0, 4));
   const cudaError_t error = run([&] { ptx<"multimem.st.global.b32 [%0], %1;">(multicast, 1); });
   CHECK(error != cudaSuccess);
 }

@@ -14,6 +14,8 @@ ctypedef void* nccl_comm
 ctypedef void* nccl_window
 ctypedef void* cuda_stream
 ctypedef void* cuda_event
+ctypedef void* cuda_graph
+ctypedef void* cuda_graph_exec
 
 cdef enum:
     NCCL_SUCCESS = 0
@@ -33,6 +35,8 @@ cdef enum:
 
     CUDA_SUCCESS = 0
     CUDA_NOT_READY = 600
+    CUDA_GRAPH_UPDATE_FAILURE = 910
+    CUDA_CAPTURE_ACTIVE = 1
     CUDA_STREAM_NON_BLOCKING = 1
     CUDA_MEMCPY_DEFAULT = 4
 
@@ -94,3 +98,8 @@ cdef struct cuda_pointer_attributes:
     void* device_pointer
     void* host_pointer
     char reserved[128]   # CUDA 13 appended fields; more may follow
+
+cdef struct cuda_graph_update:
+    int result
+    void* error_node
+    void* error_from_node

@@ -78,6 +78,15 @@ cdef struct CudaTable:
     cuda_result (*StreamDestroy)(cuda_stream) noexcept nogil
     cuda_result (*StreamSynchronize)(cuda_stream) noexcept nogil
     cuda_result (*StreamQuery)(cuda_stream) noexcept nogil
+    cuda_result (*StreamBeginCapture)(cuda_stream, int) noexcept nogil
+    cuda_result (*StreamEndCapture)(cuda_stream, cuda_graph*) noexcept nogil
+    cuda_result (*StreamIsCapturing)(cuda_stream, int*) noexcept nogil
+    cuda_result (*GraphGetNodes)(cuda_graph, void*, size_t*) noexcept nogil
+    cuda_result (*GraphDestroy)(cuda_graph) noexcept nogil
+    cuda_result (*GraphInstantiateWithFlags)(cuda_graph_exec*, cuda_graph, unsigned long long) noexcept nogil
+    cuda_result (*GraphLaunch)(cuda_graph_exec, cuda_stream) noexcept nogil
+    cuda_result (*GraphExecUpdate)(cuda_graph_exec, cuda_graph, cuda_graph_update*) noexcept nogil
+    cuda_result (*GraphExecDestroy)(cuda_graph_exec) noexcept nogil
     cuda_result (*StreamWaitEvent)(cuda_stream, cuda_event, unsigned int) noexcept nogil
     cuda_result (*EventCreateWithFlags)(cuda_event*, unsigned int) noexcept nogil
     cuda_result (*EventDestroy)(cuda_event) noexcept nogil
@@ -176,6 +185,15 @@ cdef int _fill_cuda(void* handle) except -1:
     _take(handle, <void**>&cuda.StreamDestroy, b"cudaStreamDestroy", True)
     _take(handle, <void**>&cuda.StreamSynchronize, b"cudaStreamSynchronize", True)
     _take(handle, <void**>&cuda.StreamQuery, b"cudaStreamQuery", True)
+    _take(handle, <void**>&cuda.StreamBeginCapture, b"cudaStreamBeginCapture", True)
+    _take(handle, <void**>&cuda.StreamEndCapture, b"cudaStreamEndCapture", True)
+    _take(handle, <void**>&cuda.StreamIsCapturing, b"cudaStreamIsCapturing", True)
+    _take(handle, <void**>&cuda.GraphGetNodes, b"cudaGraphGetNodes", True)
+    _take(handle, <void**>&cuda.GraphDestroy, b"cudaGraphDestroy", True)
+    _take(handle, <void**>&cuda.GraphInstantiateWithFlags, b"cudaGraphInstantiateWithFlags", True)
+    _take(handle, <void**>&cuda.GraphLaunch, b"cudaGraphLaunch", True)
+    _take(handle, <void**>&cuda.GraphExecUpdate, b"cudaGraphExecUpdate", True)
+    _take(handle, <void**>&cuda.GraphExecDestroy, b"cudaGraphExecDestroy", True)
     _take(handle, <void**>&cuda.StreamWaitEvent, b"cudaStreamWaitEvent", True)
     _take(handle, <void**>&cuda.EventCreateWithFlags, b"cudaEventCreateWithFlags", True)
     _take(handle, <void**>&cuda.EventDestroy, b"cudaEventDestroy", True)

@@ -243,6 +243,7 @@ struct Timeline::State {
 
   static void fill(Op& op, const Gpu&, const EventRecord&) { op.name = "event record"; }
   static void fill(Op& op, const Gpu&, const EventWait&) { op.name = "event wait"; }
+  static void fill(Op& op, const Gpu&, const GraphLaunch&) { op.name = "graph launch"; }
   static void fill(Op& op, const Gpu& gpu, const HostFunction&) {
     op.kind = OpKind::host_function;
     op.name = "host function";
@@ -276,11 +277,12 @@ void Timeline::add_device(int device, const Gpu& gpu, const Links& links) {
   }
 }
 
-OpRef Timeline::enqueue(HostThread& host, Stream& stream, const Work& work, std::span<const OpRef> after) {
+OpRef Timeline::enqueue(HostThread& host, Stream& stream, const Work& work, std::span<const OpRef> after,
+                        bool in_graph) {
   const std::lock_guard lock(state_->mutex);
   const Gpu& gpu = state_->device(stream.device).gpu;
   const bool event = std::holds_alternative<EventRecord>(work) || std::holds_alternative<EventWait>(work);
-  const std::uint64_t call_ps = event ? gpu.host_event_ps : gpu.host_launch_ps;
+  const std::uint64_t call_ps = in_graph ? 0 : event ? gpu.host_event_ps : gpu.host_launch_ps;
 
   auto op = std::make_shared<Op>();
   op->device = stream.device;

@@ -84,9 +84,10 @@ struct CopyWork {
 struct EventRecord {};
 struct EventWait {};  // pass what the event recorded in `after`
 struct HostFunction {};
+struct GraphLaunch {};  // a call of its own; the graph's operations follow it and cost the host nothing
 
 // At least one CTA each; a kernel's figures are finite and not negative.
-using Work = std::variant<GridWork, KernelWork, CopyWork, EventRecord, EventWait, HostFunction>;
+using Work = std::variant<GridWork, KernelWork, CopyWork, EventRecord, EventWait, HostFunction, GraphLaunch>;
 
 // How a GPU's links look from one device of the machine; by class of link.
 struct Links {
@@ -121,8 +122,10 @@ class Timeline {
   void add_device(int device, const Gpu& gpu, const Links& links);
 
   // Next operation of `stream`, which also waits for everything in `after`. Charges the host thread the cost of the
-  // call. Throws Error where a kernel fits no SM or a figure is impossible.
-  OpRef enqueue(HostThread& host, Stream& stream, const Work& work, std::span<const OpRef> after = {});
+  // call, unless the operation is part of a graph's launch, which was the call. Throws Error where a kernel fits no SM or
+  // a figure is impossible.
+  OpRef enqueue(HostThread& host, Stream& stream, const Work& work, std::span<const OpRef> after = {},
+                bool in_graph = false);
 
   // The grid starts to run on the CPU: every grid that it waits for has been reported by executed(). The figures that
   // its fibers read; arrival_ps is when it would start, given what its host thread had enqueued up to and with it.

@@ -68,15 +68,15 @@ HC_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
 }
 
 HC_EXPORT CUresult cuDeviceGetPCIBusId(char* bus_id, int bytes, CUdevice device) {
-  return rt::to_driver(cudaDeviceGetPCIBusId(bus_id, bytes, device));
+  return quietly([&] { return cudaDeviceGetPCIBusId(bus_id, bytes, device); });
 }
 
 HC_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* bus_id) {
-  return rt::to_driver(cudaDeviceGetByPCIBusId(device, bus_id));
+  return quietly([&] { return cudaDeviceGetByPCIBusId(device, bus_id); });
 }
 
 HC_EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
-  return rt::to_driver(cudaDeviceCanAccessPeer(can, device, peer));
+  return quietly([&] { return cudaDeviceCanAccessPeer(can, device, peer); });
 }
 
 HC_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
@@ -140,4 +140,4 @@ HC_EXPORT CUresult cuCtxGetDevice(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
-HC_EXPORT CUresult cuCtxSynchronize() { return rt::to_driver(cudaDeviceSynchronize()); }
+HC_EXPORT CUresult cuCtxSynchronize() { return quietly([&] { return cudaDeviceSynchronize(); }); }

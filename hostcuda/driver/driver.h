@@ -34,4 +34,13 @@ CUresult guarded(Call call) {
   }
 }
 
+// The result of a call of the runtime. The driver's own calls leave the runtime's last error alone.
+template <typename Call>
+CUresult quietly(Call call) {
+  const cudaError_t before = rt::t_state.last_error;
+  const cudaError_t error = call();
+  rt::t_state.last_error = before;
+  return rt::to_driver(error);
+}
+
 }  // namespace hostcuda::driver

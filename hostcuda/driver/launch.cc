@@ -2,32 +2,12 @@
 // The driver's launches, streams and events. A CUfunction is the address under which the kernel was registered.
 #include "runtime/launch.h"
 
-#include <cstring>
-
 #include "driver/driver.h"
 
 using namespace hostcuda;
+using namespace hostcuda::driver;
 
 namespace {
-
-// Packed parameters may come through `extra`, a list of markers and values.
-CUresult read_extra(void** extra, rt::LaunchRequest* request) {
-  const void* buffer = nullptr;
-  const std::size_t* bytes = nullptr;
-  for (void** at = extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
-    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-      buffer = at[1];
-    } else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) {
-      bytes = static_cast<const std::size_t*>(at[1]);
-    } else {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  if (buffer == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  request->args = buffer;
-  request->args_bytes = *bytes;
-  return CUDA_SUCCESS;
-}
 
 CUresult launch(CUfunction function, const rt::LaunchRequest& shape, void** params, void** extra) {
   rt::LaunchRequest request = shape;
@@ -35,9 +15,9 @@ CUresult launch(CUfunction function, const rt::LaunchRequest& shape, void** para
   request.params = params;
   if (extra != nullptr) {
     if (params != nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult result = read_extra(extra, &request); result != CUDA_SUCCESS) return result;
+    if (!rt::read_extra(extra, &request)) return CUDA_ERROR_INVALID_VALUE;
   }
-  return rt::to_driver(rt::launch(request));
+  return quietly([&] { return rt::launch(request); });
 }
 
 }  // namespace
@@ -71,27 +51,39 @@ HC_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction fun
 }
 
 HC_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
-  return rt::to_driver(cudaStreamCreateWithFlags(stream, flags));
+  return quietly([&] { return cudaStreamCreateWithFlags(stream, flags); });
 }
 HC_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
-  return rt::to_driver(cudaStreamCreateWithPriority(stream, flags, priority));
+  return quietly([&] { return cudaStreamCreateWithPriority(stream, flags, priority); });
 }
-HC_EXPORT CUresult cuStreamDestroy(CUstream stream) { return rt::to_driver(cudaStreamDestroy(stream)); }
-HC_EXPORT CUresult cuStreamSynchronize(CUstream stream) { return rt::to_driver(cudaStreamSynchronize(stream)); }
-HC_EXPORT CUresult cuStreamQuery(CUstream stream) { return rt::to_driver(cudaStreamQuery(stream)); }
+HC_EXPORT CUresult cuStreamDestroy(CUstream stream) { return quietly([&] { return cudaStreamDestroy(stream); }); }
+HC_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  return quietly([&] { return cudaStreamSynchronize(stream); });
+}
+HC_EXPORT CUresult cuStreamQuery(CUstream stream) { return quietly([&] { return cudaStreamQuery(stream); }); }
 HC_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
-  return rt::to_driver(cudaStreamWaitEvent(stream, event, flags));
+  return quietly([&] { return cudaStreamWaitEvent(stream, event, flags); });
+}
+HC_EXPORT CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* argument, unsigned flags) {
+  // The same numbers mean the same errors.
+  const auto same = reinterpret_cast<cudaStreamCallback_t>(function);
+  return quietly([&] { return cudaStreamAddCallback(stream, same, argument, flags); });
 }
 HC_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* argument) {
-  return rt::to_driver(cudaLaunchHostFunc(stream, function, argument));
+  return quietly([&] { return cudaLaunchHostFunc(stream, function, argument); });
 }
 HC_EXPORT CUresult cuEventCreate(CUevent* event, unsigned flags) {
-  return rt::to_driver(cudaEventCreateWithFlags(event, flags));
+  return quietly([&] { return cudaEventCreateWithFlags(event, flags); });
 }
-HC_EXPORT CUresult cuEventDestroy(CUevent event) { return rt::to_driver(cudaEventDestroy(event)); }
-HC_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) { return rt::to_driver(cudaEventRecord(event, stream)); }
-HC_EXPORT CUresult cuEventQuery(CUevent event) { return rt::to_driver(cudaEventQuery(event)); }
-HC_EXPORT CUresult cuEventSynchronize(CUevent event) { return rt::to_driver(cudaEventSynchronize(event)); }
+HC_EXPORT CUresult cuEventDestroy(CUevent event) { return quietly([&] { return cudaEventDestroy(event); }); }
+HC_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return quietly([&] { return cudaEventRecord(event, stream); });
+}
+HC_EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return quietly([&] { return cudaEventRecordWithFlags(event, stream, flags); });
+}
+HC_EXPORT CUresult cuEventQuery(CUevent event) { return quietly([&] { return cudaEventQuery(event); }); }
+HC_EXPORT CUresult cuEventSynchronize(CUevent event) { return quietly([&] { return cudaEventSynchronize(event); }); }
 HC_EXPORT CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
-  return rt::to_driver(cudaEventElapsedTime(ms, start, end));
+  return quietly([&] { return cudaEventElapsedTime(ms, start, end); });
 }

@@ -151,7 +151,9 @@ HC_EXPORT CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attrib
   const rt::MemoryInfo info = rt::memory_at(pointer(address));
   if (value == nullptr || info.kind == rt::MemoryKind::none) return CUDA_ERROR_INVALID_VALUE;
   cudaPointerAttributes known;
-  if (cudaPointerGetAttributes(&known, pointer(address)) != cudaSuccess) return CUDA_ERROR_INVALID_VALUE;
+  if (quietly([&] { return cudaPointerGetAttributes(&known, pointer(address)); }) != CUDA_SUCCESS) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const bool on_host = info.device == rt::kHostMemory;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -199,41 +201,41 @@ HC_EXPORT CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attrib
 }
 
 HC_EXPORT CUresult cuMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  return rt::to_driver(cudaMemGetInfo(free_bytes, total_bytes));
+  return quietly([&] { return cudaMemGetInfo(free_bytes, total_bytes); });
 }
 
 HC_EXPORT CUresult cuMemAlloc(CUdeviceptr* address, std::size_t bytes) {
   if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   void* made = nullptr;
-  const cudaError_t error = cudaMalloc(&made, bytes);
+  const CUresult result = quietly([&] { return cudaMalloc(&made, bytes); });
   *address = reinterpret_cast<CUdeviceptr>(made);
-  return rt::to_driver(error);
+  return result;
 }
 
-HC_EXPORT CUresult cuMemFree(CUdeviceptr address) { return rt::to_driver(cudaFree(pointer(address))); }
+HC_EXPORT CUresult cuMemFree(CUdeviceptr address) { return quietly([&] { return cudaFree(pointer(address)); }); }
 
 HC_EXPORT CUresult cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
-  return rt::to_driver(cudaHostAlloc(address, bytes, flags));
+  return quietly([&] { return cudaHostAlloc(address, bytes, flags); });
 }
 
-HC_EXPORT CUresult cuMemFreeHost(void* address) { return rt::to_driver(cudaFreeHost(address)); }
+HC_EXPORT CUresult cuMemFreeHost(void* address) { return quietly([&] { return cudaFreeHost(address); }); }
 
 HC_EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, std::size_t bytes, CUstream stream) {
-  return rt::to_driver(cudaMemcpyAsync(pointer(dst), pointer(src), bytes, cudaMemcpyDefault, stream));
+  return quietly([&] { return cudaMemcpyAsync(pointer(dst), pointer(src), bytes, cudaMemcpyDefault, stream); });
 }
 
 HC_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void* src, std::size_t bytes, CUstream stream) {
-  return rt::to_driver(cudaMemcpyAsync(pointer(dst), src, bytes, cudaMemcpyHostToDevice, stream));
+  return quietly([&] { return cudaMemcpyAsync(pointer(dst), src, bytes, cudaMemcpyHostToDevice, stream); });
 }
 
 HC_EXPORT CUresult cuMemcpyDtoHAsync(void* dst, CUdeviceptr src, std::size_t bytes, CUstream stream) {
-  return rt::to_driver(cudaMemcpyAsync(dst, pointer(src), bytes, cudaMemcpyDeviceToHost, stream));
+  return quietly([&] { return cudaMemcpyAsync(dst, pointer(src), bytes, cudaMemcpyDeviceToHost, stream); });
 }
 
 HC_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, std::size_t bytes, CUstream stream) {
-  return rt::to_driver(cudaMemcpyAsync(pointer(dst), pointer(src), bytes, cudaMemcpyDeviceToDevice, stream));
+  return quietly([&] { return cudaMemcpyAsync(pointer(dst), pointer(src), bytes, cudaMemcpyDeviceToDevice, stream); });
 }
 
 HC_EXPORT CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, std::size_t count, CUstream stream) {
-  return rt::to_driver(cudaMemsetAsync(pointer(dst), value, count, stream));
+  return quietly([&] { return cudaMemsetAsync(pointer(dst), value, count, stream); });
 }

@@ -2,139 +2,107 @@
 // The CUDA runtime's copies and fills.
 //
 // The CPU may change pageable memory as soon as a call returns. An asynchronous copy therefore takes its pageable source
-// along when it is called, and one into pageable memory returns only when it is done, both as in CUDA.
-#include <algorithm>
+// along when it is called, and one into pageable memory returns only when it is done, both as in CUDA. In a graph neither
+// is possible: its copies read and write pageable memory when they run.
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "runtime/capture.h"
+#include "runtime/copy.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
-#include "runtime/multicast.h"
 
 namespace hostcuda::rt {
 namespace {
 
-constexpr std::size_t kShareBytes = 4 << 20;  // of a copy at a time, so that grids on the same device go on
-
-struct Rows {  // count rows of `bytes`, `pitch` apart
-  char* dst;
-  const char* src;
-  std::size_t dst_pitch, src_pitch, bytes, count;
-};
-
-// What lies at an address for a copy of `bytes`; false where part of it lies outside of an allocation.
-bool place_of(const void* address, std::size_t bytes, MemoryInfo* info) {
-  *info = memory_at(address);
-  if (info->kind == MemoryKind::none) return !in_window(address);
-  // Mappings of the driver's API may continue in the next one.
-  return info->kind == MemoryKind::vmm || info->kind == MemoryKind::registered ||
-         info->base + info->bytes - reinterpret_cast<std::uint64_t>(address) >= bytes;
-}
-
-bool fits(cudaMemcpyKind kind, const MemoryInfo& dst, const MemoryInfo& src) {
-  switch (kind) {
-    case cudaMemcpyHostToHost: return dst.device == kHostMemory && src.device == kHostMemory;
-    case cudaMemcpyHostToDevice: return dst.kind != MemoryKind::none;
-    case cudaMemcpyDeviceToHost: return src.kind != MemoryKind::none;
-    case cudaMemcpyDeviceToDevice: return dst.kind != MemoryKind::none && src.kind != MemoryKind::none;
-    case cudaMemcpyDefault: return true;
+void stage(CopyTask* task) {
+  auto staged = std::make_shared<std::vector<char>>(task->bytes * task->row_count());
+  for (std::size_t row = 0; row < task->row_count(); ++row) {
+    std::memcpy(staged->data() + row * task->bytes, task->src_row(row), task->bytes);
   }
-  return false;
+  task->src = staged->data();
+  task->src_layout = {task->bytes, task->bytes * task->rows};
+  task->staged = std::move(staged);
 }
 
-clock::CopyWork cost_of(std::size_t bytes, const MemoryInfo& dst, const MemoryInfo& src) {
-  clock::CopyWork work;
-  work.name = "copy";
-  work.bytes = bytes;
-  const bool to_host = dst.device == kHostMemory, from_host = src.device == kHostMemory;
-  work.kind = to_host             ? clock::CopyKind::to_host
-              : from_host         ? clock::CopyKind::from_host
-              : dst.device != src.device ? clock::CopyKind::to_peer
-                                         : clock::CopyKind::within_device;
-  if (work.kind != clock::CopyKind::within_device) {
-    work.link_bytes_per_s = to_host && from_host ? link_bytes_per_s(kHostMemory, 0) : link_bytes_per_s(src.device, dst.device);
-  }
-  return work;
+bool is_capturing(cudaStream_t handle) {
+  std::lock_guard<std::mutex> guard(runtime_lock());
+  const StreamRef stream = find_stream(handle);
+  return stream && stream->capture;
 }
 
-std::function<bool()> copy_in_shares(Rows rows, std::shared_ptr<std::vector<char>> staged) {
-  return [rows, staged, row = std::size_t{0}, column = std::size_t{0}]() mutable {
-    for (std::size_t left = kShareBytes; row < rows.count; ++row, column = 0) {
-      const std::size_t now = std::min(left, rows.bytes - column);
-      copy_bytes(rows.dst + row * rows.dst_pitch + column, rows.src + row * rows.src_pitch + column, now);
-      column += now;
-      left -= now;
-      if (column < rows.bytes) return false;
-    }
-    return true;
-  };
-}
-
-cudaError_t copy(Rows rows, cudaMemcpyKind kind, cudaStream_t handle, bool blocking) {
+cudaError_t copy(CopyTask task, cudaMemcpyKind kind, cudaStream_t handle, bool blocking) {
   HC_DEVICE(here);
   (void)here;
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return report(cudaErrorInvalidMemcpyDirection);
-  if (rows.bytes == 0 || rows.count == 0) return cudaSuccess;
-  if (rows.dst == nullptr || rows.src == nullptr || rows.dst_pitch < rows.bytes || rows.src_pitch < rows.bytes) {
-    return report(cudaErrorInvalidValue);
+  CopyEnds ends;
+  if (const cudaError_t error = plan(&task, kind, &ends); error != cudaSuccess) return report(error);
+  if (is_empty(task)) return cudaSuccess;
+  if (blocking) {
+    if (const cudaError_t error = synchronous_call(); error != cudaSuccess) return report(error);
+  } else if (ends.pageable_source && !is_capturing(handle)) {
+    stage(&task);
   }
-  MemoryInfo dst, src;
-  if (!place_of(rows.dst, rows.dst_pitch * (rows.count - 1) + rows.bytes, &dst) ||
-      !place_of(rows.src, rows.src_pitch * (rows.count - 1) + rows.bytes, &src) || !fits(kind, dst, src) ||
-      src.kind == MemoryKind::multicast ||  // which member's memory would be read?
-      (dst.kind == MemoryKind::multicast && !multicast_ready(rows.dst, rows.dst_pitch * (rows.count - 1) + rows.bytes))) {
-    return report(cudaErrorInvalidValue);
-  }
-  std::shared_ptr<std::vector<char>> staged;
-  if (!blocking && src.kind == MemoryKind::none) {
-    staged = std::make_shared<std::vector<char>>(rows.bytes * rows.count);
-    for (std::size_t row = 0; row < rows.count; ++row) {
-      std::memcpy(staged->data() + row * rows.bytes, rows.src + row * rows.src_pitch, rows.bytes);
-    }
-    rows.src = staged->data();
-    rows.src_pitch = rows.bytes;
-  }
-  const OpRef op = make_op(OpKind::copy, "copy");
-  op->cost = cost_of(rows.bytes * rows.count, dst, src);
-  op->work = copy_in_shares(rows, std::move(staged));
-
+  // Nothing that the host can see is left of a copy between devices, nor of one that it was told to wait for later.
+  const bool waits = blocking ? ends.from_host || ends.to_host
+                              : ends.pageable_destination || (ends.from_host && ends.to_host);
   std::unique_lock<std::mutex> lock(runtime_lock());
   const StreamRef stream = find_stream(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
-  if (const cudaError_t error = enqueue(stream, op); error != cudaSuccess) return report(error);
-  if (blocking || dst.kind == MemoryKind::none) return report(wait_for(lock, stream->device, {op}));
-  return cudaSuccess;
+  OpRef op;
+  if (const cudaError_t error = submit(stream, std::move(task), &op); error != cudaSuccess) return report(error);
+  return op && waits ? report(wait_for(lock, stream->device, {op})) : cudaSuccess;
 }
 
-Rows one_row(void* dst, const void* src, std::size_t bytes) {
-  return {static_cast<char*>(dst), static_cast<const char*>(src), bytes, bytes, bytes, 1};
+CopyTask rows(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height) {
+  CopyTask task = one_row(dst, src, width);
+  task.dst_layout = {dst_pitch, dst_pitch * height};
+  task.src_layout = {src_pitch, src_pitch * height};
+  task.rows = height;
+  return task;
 }
 
-cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t handle) {
+cudaError_t copy(const cudaMemcpy3DParms* params, cudaStream_t stream, bool blocking) {
+  if (params == nullptr) return report(cudaErrorInvalidValue);
+  const auto task = task_of(*params);
+  if (!task) return refuse_unsupported("a copy of a CUDA array");
+  return copy(*task, params->kind, stream, blocking);
+}
+
+// Synchronous ones return at once as well, unless they fill memory that the CPU reads without asking.
+cudaError_t set(SetTask task, cudaStream_t handle, bool blocking) {
   HC_DEVICE(here);
   (void)here;
-  if (bytes == 0) return cudaSuccess;
-  MemoryInfo info;
-  if (address == nullptr || !place_of(address, bytes, &info) || info.kind == MemoryKind::none ||
-      (info.kind == MemoryKind::multicast && !multicast_ready(address, bytes))) {
-    return report(cudaErrorInvalidValue);
+  if (const cudaError_t error = plan(&task); error != cudaSuccess) return report(error);
+  if (is_empty(task)) return cudaSuccess;
+  if (blocking) {
+    if (const cudaError_t error = synchronous_call(); error != cudaSuccess) return report(error);
   }
-  const OpRef op = make_op(OpKind::set, "set");
-  clock::CopyWork cost;
-  cost.name = "set";
-  cost.kind = clock::CopyKind::set;
-  cost.bytes = bytes;
-  op->cost = cost;
-  op->work = [address, value, bytes] {
-    fill(address, static_cast<unsigned char>(value), 1, bytes);
-    return true;
-  };
-  std::lock_guard<std::mutex> guard(runtime_lock());
+  const bool waits = blocking && memory_at(task.address).device == kHostMemory;
+  std::unique_lock<std::mutex> lock(runtime_lock());
   const StreamRef stream = find_stream(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
-  return report(enqueue(stream, op));
+  OpRef op;
+  if (const cudaError_t error = submit(stream, task, &op); error != cudaSuccess) return report(error);
+  return op && waits ? report(wait_for(lock, stream->device, {op})) : cudaSuccess;
+}
+
+SetTask bytes(void* address, size_t pitch, int value, size_t width, size_t height) {
+  SetTask task;
+  task.address = static_cast<char*>(address);
+  task.layout = {pitch, pitch * height};
+  task.value = static_cast<unsigned char>(value);
+  task.width = width;
+  task.rows = height;
+  return task;
+}
+
+SetTask bytes(const cudaPitchedPtr& pointer, int value, const cudaExtent& extent) {
+  SetTask task = bytes(pointer.ptr, pointer.pitch, value, extent.width, extent.height);
+  task.layout.plane_pitch = pointer.pitch * pointer.ysize;
+  task.planes = extent.depth;
+  return task;
 }
 
 }  // namespace
@@ -161,18 +129,43 @@ HC_EXPORT cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, 
 
 HC_EXPORT cudaError_t cudaMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
                                    size_t height, cudaMemcpyKind kind) {
-  return copy({static_cast<char*>(dst), static_cast<const char*>(src), dst_pitch, src_pitch, width, height}, kind,
-              nullptr, true);
+  if (dst_pitch < width || src_pitch < width) return report(cudaErrorInvalidPitchValue);
+  return copy(rows(dst, dst_pitch, src, src_pitch, width, height), kind, nullptr, true);
 }
 
 HC_EXPORT cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
                                         size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
-  return copy({static_cast<char*>(dst), static_cast<const char*>(src), dst_pitch, src_pitch, width, height}, kind,
-              stream, false);
+  if (dst_pitch < width || src_pitch < width) return report(cudaErrorInvalidPitchValue);
+  return copy(rows(dst, dst_pitch, src, src_pitch, width, height), kind, stream, false);
 }
 
-HC_EXPORT cudaError_t cudaMemset(void* address, int value, size_t bytes) { return set(address, value, bytes, nullptr); }
+HC_EXPORT cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* params) { return copy(params, nullptr, true); }
 
-HC_EXPORT cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {
-  return set(address, value, bytes, stream);
+HC_EXPORT cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* params, cudaStream_t stream) {
+  return copy(params, stream, false);
+}
+
+HC_EXPORT cudaError_t cudaMemset(void* address, int value, size_t count) {
+  return set(bytes(address, count, value, count, 1), nullptr, true);
+}
+
+HC_EXPORT cudaError_t cudaMemsetAsync(void* address, int value, size_t count, cudaStream_t stream) {
+  return set(bytes(address, count, value, count, 1), stream, false);
+}
+
+HC_EXPORT cudaError_t cudaMemset2D(void* address, size_t pitch, int value, size_t width, size_t height) {
+  return set(bytes(address, pitch, value, width, height), nullptr, true);
+}
+
+HC_EXPORT cudaError_t cudaMemset2DAsync(void* address, size_t pitch, int value, size_t width, size_t height,
+                                        cudaStream_t stream) {
+  return set(bytes(address, pitch, value, width, height), stream, false);
+}
+
+HC_EXPORT cudaError_t cudaMemset3D(cudaPitchedPtr pointer, int value, cudaExtent extent) {
+  return set(bytes(pointer, value, extent), nullptr, true);
+}
+
+HC_EXPORT cudaError_t cudaMemset3DAsync(cudaPitchedPtr pointer, int value, cudaExtent extent, cudaStream_t stream) {
+  return set(bytes(pointer, value, extent), stream, false);
 }

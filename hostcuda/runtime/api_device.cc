@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/attributes.h"
+#include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
@@ -144,6 +145,7 @@ HC_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr at
 HC_EXPORT cudaError_t cudaDeviceSynchronize() {
   HC_DEVICE(here);
   std::unique_lock<std::mutex> lock(runtime_lock());
+  if (const cudaError_t error = observable(*here); error != cudaSuccess) return report(error);
   std::vector<OpRef> last;
   for (const StreamRef& stream : here->streams) last.push_back(stream->last);
   return report(wait_for(lock, here, last));

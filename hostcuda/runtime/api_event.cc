@@ -2,14 +2,16 @@
 // The CUDA runtime's events.
 #include <map>
 
+#include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
+#include "runtime/task.h"
 
 namespace hostcuda::rt {
 namespace {
 
-std::map<cudaEvent_t, std::unique_ptr<Event>>& events() {
-  static auto* all = new std::map<cudaEvent_t, std::unique_ptr<Event>>;
+std::map<cudaEvent_t, EventRef>& events() {
+  static auto* all = new std::map<cudaEvent_t, EventRef>;
   return *all;
 }
 
@@ -18,7 +20,7 @@ cudaError_t create(cudaEvent_t* handle, unsigned flags) {
   HC_DEVICE(here);
   if (handle == nullptr || (flags & ~kKnown) != 0) return report(cudaErrorInvalidValue);
   if ((flags & cudaEventInterprocess) != 0) return refuse_unsupported("an event shared between processes");
-  auto event = std::make_unique<Event>();
+  auto event = std::make_shared<Event>();
   event->device = here;
   event->flags = flags;
   *handle = reinterpret_cast<cudaEvent_t>(event.get());
@@ -29,9 +31,9 @@ cudaError_t create(cudaEvent_t* handle, unsigned flags) {
 
 }  // namespace
 
-Event* find_event(cudaEvent_t handle) {
+EventRef find_event(cudaEvent_t handle) {
   const auto found = events().find(handle);
-  return found == events().end() ? nullptr : found->second.get();
+  return found == events().end() ? nullptr : found->second;
 }
 
 }  // namespace hostcuda::rt
@@ -49,15 +51,16 @@ HC_EXPORT cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 HC_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream_handle, unsigned flags) {
   HC_DEVICE(here);
   (void)here;
-  if ((flags & cudaEventRecordExternal) != 0) return refuse_unsupported("recording an event as a node of a graph");
+  if ((flags & ~static_cast<unsigned>(cudaEventRecordExternal)) != 0) return report(cudaErrorInvalidValue);
+  const bool external = (flags & cudaEventRecordExternal) != 0;
   std::lock_guard<std::mutex> guard(runtime_lock());
-  Event* event = find_event(handle);
+  const EventRef event = find_event(handle);
   const StreamRef stream = find_stream(stream_handle);
   if (event == nullptr || !stream || event->device != stream->device) return report(cudaErrorInvalidResourceHandle);
-  const OpRef op = make_op(OpKind::record);
-  op->cost = hostcuda::clock::EventRecord{};
-  if (const cudaError_t error = enqueue(stream, op); error != cudaSuccess) return report(error);
-  event->op = op;
+  if (external && !stream->capture) return report(cudaErrorInvalidValue);  // means nothing outside of a capture
+  if (!stream->capture || external) return report(submit(stream, RecordTask{event}));
+  if (stream->capture->invalidated) return report(cudaErrorStreamCaptureInvalidated);
+  event->captured = {stream->capture, stream->capture_tail};
   return cudaSuccess;
 }
 
@@ -68,29 +71,33 @@ HC_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 HC_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, unsigned flags) {
   HC_DEVICE(here);
   (void)here;
-  if ((flags & cudaEventWaitExternal) != 0) return refuse_unsupported("waiting for an event as a node of a graph");
+  if ((flags & ~static_cast<unsigned>(cudaEventWaitExternal)) != 0) return report(cudaErrorInvalidValue);
+  const bool external = (flags & cudaEventWaitExternal) != 0;
   std::lock_guard<std::mutex> guard(runtime_lock());
-  const Event* event = find_event(handle);
+  const EventRef event = find_event(handle);
   const StreamRef stream = find_stream(stream_handle);
   if (event == nullptr || !stream) return report(cudaErrorInvalidResourceHandle);
-  if (!event->op) return cudaSuccess;
-  const OpRef op = make_op(OpKind::wait);
-  op->cost = hostcuda::clock::EventWait{};
-  op->dependencies.push_back(event->op);
-  return report(enqueue(stream, op));
+  if (external && !stream->capture) return report(cudaErrorInvalidValue);  // means nothing outside of a capture
+  cudaError_t error;
+  if (!external && captures_wait(stream, event, &error)) return report(error);
+  if (!external && !event->op) return cudaSuccess;
+  return report(submit(stream, WaitTask{event}));
 }
 
+// For calls that look at whether an event has happened: it under the lock, or the error.
+#define HC_OBSERVED_EVENT(event, handle)                                                        \
+  std::unique_lock<std::mutex> lock(runtime_lock());                                            \
+  const EventRef event = find_event(handle);                                                    \
+  if (event == nullptr) return report(cudaErrorInvalidResourceHandle);                          \
+  if (const cudaError_t error = observable(event); error != cudaSuccess) return report(error)
+
 HC_EXPORT cudaError_t cudaEventQuery(cudaEvent_t handle) {
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  const Event* event = find_event(handle);
-  if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  HC_OBSERVED_EVENT(event, handle);
   return report(poll(event->device, event->op));
 }
 
 HC_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
-  std::unique_lock<std::mutex> lock(runtime_lock());
-  Event* event = find_event(handle);
-  if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  HC_OBSERVED_EVENT(event, handle);
   const OpRef op = event->op;
   return report(wait_for(lock, event->device, {op}));
 }
@@ -100,11 +107,14 @@ HC_EXPORT cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEve
   OpRef from, to;
   {
     std::lock_guard<std::mutex> guard(runtime_lock());
-    const Event* first = find_event(start);
-    const Event* second = find_event(end);
-    if (first == nullptr || second == nullptr || ((first->flags | second->flags) & cudaEventDisableTiming) != 0 ||
-        !first->op || !second->op) {
+    const EventRef first = find_event(start), second = find_event(end);
+    if (first == nullptr || second == nullptr || first->device != second->device ||
+        ((first->flags | second->flags) & cudaEventDisableTiming) != 0) {
       return report(cudaErrorInvalidResourceHandle);
+    }
+    for (const EventRef& event : {first, second}) {
+      if (const cudaError_t error = observable(event); error != cudaSuccess) return report(error);
+      if (!event->op) return report(cudaErrorInvalidResourceHandle);
     }
     if (!first->op->done || !second->op->done) return report(cudaErrorNotReady);
     from = first->op;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime's memory management: allocation, host memory, sharing between processes, questions about pointers.
+#include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
+#include "runtime/pool.h"
 
 using namespace hostcuda::rt;
 
 namespace {
+
+constexpr size_t kPitchAlignment = 512;
 
 // The program's number of the device at a place of the machine; a place it cannot see counts as the current device,
 // which is where CUDA says that imported memory is mapped.
@@ -39,16 +43,36 @@ cudaError_t guarded(Call call) {
 
 HC_EXPORT cudaError_t cudaMalloc(void** address, size_t bytes) {
   HC_DEVICE(here);
+  HC_UNSAFE_IN_CAPTURE();
   if (address == nullptr) return report(cudaErrorInvalidValue);
   return guarded([&] { return allocate(here->place, bytes, 0, address); });
 }
 
+HC_EXPORT cudaError_t cudaMallocPitch(void** address, size_t* pitch, size_t width, size_t height) {
+  if (pitch == nullptr) return report(cudaErrorInvalidValue);
+  *pitch = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
+  return cudaMalloc(address, *pitch * height);
+}
+
+HC_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
+  if (made == nullptr) return report(cudaErrorInvalidValue);
+  *made = {nullptr, 0, extent.width, extent.height};
+  return cudaMallocPitch(&made->ptr, &made->pitch, extent.width, extent.height * extent.depth);
+}
+
 HC_EXPORT cudaError_t cudaFree(void* address) {
   HC_DEVICE(here);
+  HC_UNSAFE_IN_CAPTURE();
   if (address == nullptr) return cudaSuccess;
   const MemoryInfo info = memory_at(address);
   if (info.kind != MemoryKind::device || info.base != reinterpret_cast<std::uint64_t>(address)) {
     return report(cudaErrorInvalidValue);
+  }
+  // Of a pool: as in CUDA the program vouches that nothing uses it, and nobody waits.
+  if (is_pooled(address)) {
+    if (!claim(address)) return report(cudaErrorInvalidValue);
+    give_back(address);
+    return cudaSuccess;
   }
   Device* owner = device(number_of(info.device));
   if (const cudaError_t error = wait_for_device(owner != nullptr ? owner : here);
@@ -61,6 +85,7 @@ HC_EXPORT cudaError_t cudaFree(void* address) {
 HC_EXPORT cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags) {
   HC_DEVICE(here);
   (void)here;
+  HC_UNSAFE_IN_CAPTURE();
   constexpr unsigned kKnown = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
   if (address == nullptr || (flags & ~kKnown) != 0) return report(cudaErrorInvalidValue);
   return guarded([&] { return allocate(kHostMemory, bytes, flags, address); });
@@ -70,6 +95,7 @@ HC_EXPORT cudaError_t cudaMallocHost(void** address, size_t bytes) { return cuda
 
 HC_EXPORT cudaError_t cudaFreeHost(void* address) {
   HC_DEVICE(here);
+  HC_UNSAFE_IN_CAPTURE();
   if (address == nullptr) return cudaSuccess;
   if (memory_at(address).kind != MemoryKind::host) return report(cudaErrorInvalidValue);
   if (const cudaError_t error = wait_for_device(here); error != cudaSuccess && error != cudaErrorCudartUnloading) {
@@ -81,13 +107,17 @@ HC_EXPORT cudaError_t cudaFreeHost(void* address) {
 HC_EXPORT cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned flags) {
   HC_DEVICE(here);
   (void)here;
+  HC_UNSAFE_IN_CAPTURE();
   constexpr unsigned kKnown =
       cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
   if ((flags & ~kKnown) != 0) return report(cudaErrorInvalidValue);
   return report(register_host(address, bytes, flags));
 }
 
-HC_EXPORT cudaError_t cudaHostUnregister(void* address) { return report(unregister_host(address)); }
+HC_EXPORT cudaError_t cudaHostUnregister(void* address) {
+  HC_UNSAFE_IN_CAPTURE();
+  return report(unregister_host(address));
+}
 
 HC_EXPORT cudaError_t cudaHostGetDevicePointer(void** on_device, void* address, unsigned flags) {
   HC_DEVICE(here);
@@ -134,7 +164,7 @@ HC_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes
 HC_EXPORT cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
   HC_DEVICE(here);
   (void)here;
-  if (handle == nullptr || address == nullptr) return report(cudaErrorInvalidValue);
+  if (handle == nullptr || address == nullptr || is_pooled(address)) return report(cudaErrorInvalidValue);
   return guarded([&] { return export_ipc(address, handle); });
 }
 

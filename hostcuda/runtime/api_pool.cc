@@ -1,49 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered allocation. Memory is there as soon as the call returns, which no stream can mind; it is given back when
-// the stream has come to the call that frees it.
-#include <map>
-
+// The CUDA runtime's stream-ordered allocation. Memory is there as soon as the call returns, which no stream can mind; it
+// goes back to its pool when the stream has come to the call that frees it.
+#include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
+#include "runtime/pool.h"
 
 namespace hostcuda::rt {
 namespace {
 
-struct Pool {
-  int place;
-  std::map<int, std::uint64_t> attributes;
-};
-
-std::map<cudaMemPool_t, std::unique_ptr<Pool>>& pools() {
-  static auto* all = new std::map<cudaMemPool_t, std::unique_ptr<Pool>>;  // with runtime_lock
-  return *all;
+// A capture would make this a node whose memory belongs to the graph.
+cudaError_t refuse_capture(const Stream& stream, const char* what) {
+  invalidate(*stream.capture);
+  return refuse_unsupported(what);
 }
 
-cudaMemPool_t add_pool(int place) {
-  auto pool = std::make_unique<Pool>();
-  pool->place = place;
-  const auto handle = reinterpret_cast<cudaMemPool_t>(pool.get());
-  pools()[handle] = std::move(pool);
-  return handle;
-}
-
-cudaMemPool_t default_pool(const Device& device) {
-  static auto* defaults = new std::map<int, cudaMemPool_t>;
-  cudaMemPool_t& pool = (*defaults)[device.place];
-  if (pool == nullptr) pool = add_pool(device.place);
-  return pool;
-}
-
-cudaError_t allocate_from(void** address, std::size_t bytes, const Pool& pool, cudaStream_t stream) {
+// From `pool`, or where there is none from the one that the stream's device uses.
+cudaError_t allocate_in_stream(void** address, std::size_t bytes, PoolRef pool, cudaStream_t handle) {
   if (address == nullptr) return cudaErrorInvalidValue;
-  if (!find_stream(stream)) return cudaErrorInvalidResourceHandle;
+  std::unique_lock<std::mutex> lock(runtime_lock());
+  const StreamRef stream = find_stream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->capture) return refuse_capture(*stream, "allocating from a pool during a capture (memory of a graph)");
+  if (const cudaError_t error = usable_now(*stream); error != cudaSuccess) return error;
+  lock.unlock();
   try {
-    return allocate(pool.place, bytes, 0, address);
+    return allocate_from(pool ? pool : current_pool(stream->device->place), bytes, address);
   } catch (const std::exception& error) {
     complain("%s", error.what());
     return cudaErrorMemoryAllocation;
   }
+}
+
+cudaError_t check_location(const cudaMemLocation& location, const Device** found) {
+  *found = location.type == cudaMemLocationTypeDevice ? device(location.id) : nullptr;
+  return location.type != cudaMemLocationTypeDevice ? cudaErrorInvalidValue
+         : *found == nullptr                        ? cudaErrorInvalidDevice
+                                                    : cudaSuccess;
 }
 
 }  // namespace
@@ -52,87 +46,138 @@ cudaError_t allocate_from(void** address, std::size_t bytes, const Pool& pool, c
 using namespace hostcuda::rt;
 
 HC_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
-  if (pool == nullptr || properties == nullptr || properties->allocType != cudaMemAllocationTypePinned ||
-      properties->location.type != cudaMemLocationTypeDevice) {
+  if (pool == nullptr || properties == nullptr || properties->allocType != cudaMemAllocationTypePinned) {
     return report(cudaErrorInvalidValue);
   }
-  const Device* owner = device(properties->location.id);
-  if (owner == nullptr) return report(cudaErrorInvalidDevice);
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  *pool = add_pool(owner->place);
-  return cudaSuccess;
-}
-
-HC_EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  return report(pools().erase(pool) == 1 ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-HC_EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  const auto found = pools().find(pool);
-  if (found == pools().end() || value == nullptr) return report(cudaErrorInvalidValue);
-  const bool wide = attribute >= cudaMemPoolAttrReleaseThreshold;
-  found->second->attributes[attribute] = wide ? *static_cast<std::uint64_t*>(value) : *static_cast<std::uint32_t*>(value);
-  return cudaSuccess;
-}
-
-HC_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  const auto found = pools().find(pool);
-  if (found == pools().end() || value == nullptr) return report(cudaErrorInvalidValue);
-  const std::uint64_t known = found->second->attributes[attribute];
-  if (attribute >= cudaMemPoolAttrReleaseThreshold) {
-    *static_cast<std::uint64_t*>(value) = known;
-  } else {
-    *static_cast<std::uint32_t*>(value) = static_cast<std::uint32_t>(known);
+  if (properties->handleTypes != cudaMemHandleTypeNone) return refuse_unsupported("a memory pool shared between processes");
+  if (properties->location.type == cudaMemLocationTypeHost || properties->location.type == cudaMemLocationTypeHostNuma) {
+    return refuse_unsupported("a memory pool of host memory");
   }
+  const Device* owner;
+  if (const cudaError_t error = check_location(properties->location, &owner); error != cudaSuccess) return report(error);
+  *pool = handle_of(make_pool(owner->place, properties->maxSize));
   return cudaSuccess;
 }
 
-HC_EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
+HC_EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t handle) {
+  const PoolRef pool = find_pool(handle);
+  return report(pool && forget_pool(pool) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+HC_EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
+  const PoolRef pool = find_pool(handle);
+  return report(pool && value != nullptr ? set_attribute(*pool, attribute, value) : cudaErrorInvalidValue);
+}
+
+HC_EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void* value) {
+  const PoolRef pool = find_pool(handle);
+  return report(pool && value != nullptr ? get_attribute(*pool, attribute, value) : cudaErrorInvalidValue);
+}
+
+HC_EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t handle, size_t keep_bytes) {
+  const PoolRef pool = find_pool(handle);
+  if (!pool) return report(cudaErrorInvalidValue);
+  trim(*pool, keep_bytes);
+  return cudaSuccess;
+}
+
+// Every device reaches all memory all the time; only the answers keep to what was asked for.
+HC_EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t handle, const cudaMemAccessDesc* wanted, size_t count) {
+  const PoolRef pool = find_pool(handle);
+  if (!pool || (wanted == nullptr && count != 0)) return report(cudaErrorInvalidValue);
   std::lock_guard<std::mutex> guard(runtime_lock());
-  return report(pools().count(pool) == 1 ? cudaSuccess : cudaErrorInvalidValue);
+  const Device* peer;
+  for (size_t i = 0; i < count; ++i) {
+    if (const cudaError_t error = check_location(wanted[i].location, &peer); error != cudaSuccess) return report(error);
+    const bool owner = peer->place == pool->place;
+    if ((wanted[i].flags != cudaMemAccessFlagsProtNone && wanted[i].flags != cudaMemAccessFlagsProtReadWrite) ||
+        (owner && wanted[i].flags == cudaMemAccessFlagsProtNone)) {
+      return report(cudaErrorInvalidValue);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) pool->access[wanted[i].location.id] = wanted[i].flags;
+  return cudaSuccess;
+}
+
+HC_EXPORT cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t handle, cudaMemLocation* location) {
+  const PoolRef pool = find_pool(handle);
+  if (!pool || flags == nullptr || location == nullptr) return report(cudaErrorInvalidValue);
+  const Device* peer;
+  if (const cudaError_t error = check_location(*location, &peer); error != cudaSuccess) return report(error);
+  std::lock_guard<std::mutex> guard(runtime_lock());
+  const auto asked = pool->access.find(location->id);
+  *flags = peer->place == pool->place     ? cudaMemAccessFlagsProtReadWrite
+           : asked == pool->access.end() ? cudaMemAccessFlagsProtNone
+                                          : asked->second;
+  return cudaSuccess;
 }
 
 HC_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int number) {
   const Device* owner = device(number);
   if (pool == nullptr || owner == nullptr) return report(pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  *pool = default_pool(*owner);
+  *pool = handle_of(default_pool(owner->place));
   return cudaSuccess;
 }
 
-HC_EXPORT cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+HC_EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int number) {
+  const Device* owner = device(number);
+  if (pool == nullptr || owner == nullptr) return report(pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
+  *pool = handle_of(current_pool(owner->place));
+  return cudaSuccess;
+}
+
+HC_EXPORT cudaError_t cudaDeviceSetMemPool(int number, cudaMemPool_t handle) {
+  const Device* owner = device(number);
+  const PoolRef pool = find_pool(handle);
+  if (owner == nullptr) return report(cudaErrorInvalidDevice);
+  if (!pool || pool->place != owner->place) return report(cudaErrorInvalidValue);
+  use_pool(owner->place, pool);
+  return cudaSuccess;
+}
+
+HC_EXPORT cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t handle, cudaStream_t stream) {
   HC_DEVICE(here);
   (void)here;
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  const auto found = pools().find(pool);
-  if (found == pools().end()) return report(cudaErrorInvalidValue);
-  return report(allocate_from(address, bytes, *found->second, stream));
+  const PoolRef pool = find_pool(handle);
+  return report(pool ? allocate_in_stream(address, bytes, pool, stream) : cudaErrorInvalidValue);
 }
 
 HC_EXPORT cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream) {
   HC_DEVICE(here);
-  std::lock_guard<std::mutex> guard(runtime_lock());
-  return report(allocate_from(address, bytes, *pools()[default_pool(*here)], stream));
+  (void)here;
+  return report(allocate_in_stream(address, bytes, nullptr, stream));
 }
 
 HC_EXPORT cudaError_t cudaFreeAsync(void* address, cudaStream_t handle) {
   HC_DEVICE(here);
   (void)here;
   if (address == nullptr) return cudaSuccess;
-  const MemoryInfo info = memory_at(address);
-  if (info.kind != MemoryKind::device || info.base != reinterpret_cast<std::uint64_t>(address)) {
-    return report(cudaErrorInvalidValue);
-  }
-  const OpRef op = make_op(OpKind::release);
-  op->work = [address] {
-    release(address, MemoryKind::device);
-    return true;
-  };
   std::lock_guard<std::mutex> guard(runtime_lock());
   const StreamRef stream = find_stream(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
+  if (stream->capture) return refuse_capture(*stream, "cudaFreeAsync during a capture (memory of a graph)");
+  if (const cudaError_t error = usable_now(*stream); error != cudaSuccess) return report(error);
+  if (!claim(address)) return report(cudaErrorInvalidValue);
+  const OpRef op = make_op(OpKind::release);
+  op->work = [address] {
+    give_back(address);
+    return true;
+  };
   return report(enqueue(stream, op));
+}
+
+HC_EXPORT cudaError_t cudaMemPoolExportToShareableHandle(void*, cudaMemPool_t, cudaMemAllocationHandleType, unsigned) {
+  return refuse_unsupported("cudaMemPoolExportToShareableHandle");
+}
+
+HC_EXPORT cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t*, void*, cudaMemAllocationHandleType, unsigned) {
+  return refuse_unsupported("cudaMemPoolImportFromShareableHandle");
+}
+
+HC_EXPORT cudaError_t cudaMemPoolExportPointer(cudaMemPoolPtrExportData*, void*) {
+  return refuse_unsupported("cudaMemPoolExportPointer");
+}
+
+HC_EXPORT cudaError_t cudaMemPoolImportPointer(void**, cudaMemPool_t, cudaMemPoolPtrExportData*) {
+  return refuse_unsupported("cudaMemPoolImportPointer");
 }

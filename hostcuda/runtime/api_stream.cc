@@ -5,8 +5,10 @@
 #include <thread>
 
 #include "runtime/attributes.h"
+#include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
+#include "runtime/task.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -21,19 +23,6 @@ std::map<cudaStream_t, StreamRef>& streams() {
 std::uint64_t next_id() {
   static std::uint64_t program = 1, helpers = std::uint64_t{1} << 32;
   return t_state.helper ? helpers++ : program++;
-}
-
-StreamRef make_stream(Device* device, unsigned flags, int priority) {
-  auto stream = std::make_shared<Stream>();
-  stream->device = device;
-  stream->flags = flags;
-  stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
-  stream->id = next_id();
-  stream->clock.device = device->place;
-  stream->clock.id = stream->id;
-  stream->clock.priority = stream->priority;
-  device->streams.push_back(stream);
-  return stream;
 }
 
 StreamRef per_thread_stream(Device* device) {
@@ -54,6 +43,25 @@ cudaError_t create(cudaStream_t* handle, unsigned flags, int priority) {
 }
 
 }  // namespace
+
+StreamRef make_stream(Device* device, unsigned flags, int priority) {
+  auto stream = std::make_shared<Stream>();
+  stream->device = device;
+  stream->flags = flags;
+  stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  stream->id = next_id();
+  stream->clock.device = device->place;
+  stream->clock.id = stream->id;
+  stream->clock.priority = stream->priority;
+  device->streams.push_back(stream);
+  return stream;
+}
+
+void retire_stream(const StreamRef& stream) {
+  leave_capture(*stream);
+  stream->destroyed = true;  // what is in it still runs, and the executor lets go of it then
+  if (stream->queue.empty()) std::erase(stream->device->streams, stream);
+}
 
 StreamRef find_stream(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
@@ -85,8 +93,7 @@ HC_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   if (found == streams().end()) return report(cudaErrorInvalidResourceHandle);
   const StreamRef stream = std::move(found->second);
   streams().erase(found);
-  stream->destroyed = true;  // what is in it still runs, and the executor lets go of it then
-  if (stream->queue.empty()) std::erase(stream->device->streams, stream);
+  retire_stream(stream);
   return cudaSuccess;
 }
 
@@ -98,13 +105,18 @@ HC_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   const StreamRef stream = find_stream(handle);                                    \
   if (!stream) return report(cudaErrorInvalidResourceHandle)
 
+// For those that look at what has happened in it.
+#define HC_OBSERVED_STREAM(stream, handle)                                                     \
+  HC_STREAM(stream, handle);                                                                   \
+  if (const cudaError_t error = observable(stream); error != cudaSuccess) return report(error)
+
 HC_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  HC_STREAM(stream, handle);
+  HC_OBSERVED_STREAM(stream, handle);
   return report(wait_for(lock, stream->device, {stream->last}));
 }
 
 HC_EXPORT cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  HC_STREAM(stream, handle);
+  HC_OBSERVED_STREAM(stream, handle);
   // Programs spin on this one until the stream is done; what finds it done is a synchronization.
   const cudaError_t state = poll(stream->device, stream->last);
   return report(state == cudaSuccess ? wait_for(lock, stream->device, {stream->last}) : state);
@@ -141,23 +153,19 @@ HC_EXPORT cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* number) {
 HC_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* argument) {
   HC_STREAM(stream, handle);
   if (function == nullptr) return report(cudaErrorInvalidValue);
-  const OpRef op = make_op(OpKind::host, "host function");
-  op->cost = hostcuda::clock::HostFunction{};
-  op->work = [function, argument] {
-    function(argument);
-    return true;
-  };
-  return report(enqueue(stream, op));
+  return report(submit(stream, HostTask{function, argument}));
 }
 
 HC_EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t function, void* argument,
                                             unsigned flags) {
   HC_STREAM(stream, handle);
   if (function == nullptr || flags != 0) return report(cudaErrorInvalidValue);
+  // Unlike a host function it is called where the device has failed too, and told so.
   const OpRef op = make_op(OpKind::host, "stream callback");
   op->cost = hostcuda::clock::HostFunction{};
-  op->work = [function, handle, argument] {
-    function(handle, cudaSuccess, argument);
+  op->despite_failure = true;
+  op->work = [function, handle, argument, device = stream->device] {
+    function(handle, device->failure, argument);
     return true;
   };
   return report(enqueue(stream, op));

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "runtime/error.h"
@@ -57,19 +56,22 @@ std::uint64_t link_bytes_per_s(int from_place, int to_place) {
   return m.links[with_host ? kLinkHost : m.link(from_place, to_place)].bytes_per_s;
 }
 
-cudaError_t announce(const hostcudaLaunchInfo_t& info) {
-  static std::mutex lock;
-  // By device as well: two ranks of a group may live in one process.
-  static auto* launches = new std::map<std::pair<int, std::uint64_t>, std::uint16_t>;
+void announce(const hostcudaLaunchInfo_t& info) {
   auto made = std::make_unique<Announced>();
   made->name = info.name == nullptr ? "" : info.name;
+  made->collective = true;
+  made->group_key = info.group_key;
   made->bytes_in_flight = info.bytes_in_flight;
-  std::lock_guard<std::mutex> guard(lock);
-  std::uint16_t& count = (*launches)[{t_state.device, info.group_key}];
-  if (++count == 0) ++count;  // 0 means that nothing was announced
-  made->epoch = count;
   t_announced = std::move(made);
-  return cudaSuccess;
+}
+
+std::uint16_t count_launch(int number, const Announced& announced) {
+  // By device as well: two ranks of a group may live in one process.
+  static auto* launches = new std::map<std::pair<int, std::uint64_t>, std::uint16_t>;
+  if (!announced.collective) return 0;
+  std::uint16_t& count = (*launches)[{number, announced.group_key}];
+  if (++count == 0) ++count;  // 0 means that nothing was announced
+  return count;
 }
 
 Announced take_announcement() {

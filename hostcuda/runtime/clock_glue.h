@@ -34,14 +34,19 @@ clock::HostThread* host_thread();
 // The link between two places of the machine (kHostMemory for the host), one direction.
 std::uint64_t link_bytes_per_s(int from_place, int to_place);
 
-// What the calling thread announced for its next grid, used up by the call; epoch 0 where it announced nothing.
+// What the calling thread announced for its next grid, used up by the call.
 struct Announced {
   std::string name;
-  std::uint16_t epoch = 0;
+  bool collective = false;  // whether it announced anything
+  std::uint64_t group_key = 0;
   std::uint64_t bytes_in_flight = 0;
 };
-cudaError_t announce(const hostcudaLaunchInfo_t& info);
+void announce(const hostcudaLaunchInfo_t& info);
 Announced take_announcement();
+
+// The number of this launch among those of its group on the program's device `number`; 0 where it is no group's. A grid of
+// a graph is a new one at every launch of the graph. With the runtime's lock held.
+std::uint16_t count_launch(int number, const Announced& announced);
 
 // Operations of one stream since the program first asked for a mark.
 class OpRecords {

@@ -147,7 +147,7 @@ void run_callbacks(Device* device) {
 simt::Progress run_share(std::unique_lock<std::mutex>& lock, Device* device, const OpRef& op) {
   if (device->failure != cudaSuccess && op->running == nullptr && !op->handed_over) {
     op->failed = true;
-    return simt::Progress::finished;
+    if (!op->despite_failure) return simt::Progress::finished;
   }
   switch (op->kind) {
     case OpKind::kernel:

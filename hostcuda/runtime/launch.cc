@@ -8,8 +8,10 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
+#include "runtime/task.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -72,52 +74,66 @@ std::string kernel_name(const void* symbol) {
   return std::string(text) + " in " + (info.dli_fname != nullptr ? info.dli_fname : "an unknown file");
 }
 
+bool read_extra(void** extra, LaunchRequest* request) {
+  const void* buffer = nullptr;
+  const std::size_t* bytes = nullptr;
+  for (void** at = extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
+    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      buffer = at[1];
+    } else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      bytes = static_cast<const std::size_t*>(at[1]);
+    } else {
+      return false;
+    }
+  }
+  if (buffer == nullptr || bytes == nullptr) return false;
+  request->args = buffer;
+  request->args_bytes = *bytes;
+  return true;
+}
+
+cudaError_t kernel_task(const LaunchRequest& request, KernelTask* task) {
+  const Kernel* kernel = launchable(request.symbol);
+  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  if (const cudaError_t error = check_shape(request, *kernel); error != cudaSuccess) return error;
+  task->kernel = kernel;
+  task->args.resize(std::max(kernel->args_bytes, request.args_bytes));
+  if (request.args != nullptr) {
+    std::memcpy(task->args.data(), request.args, request.args_bytes);
+  } else if (request.params != nullptr && kernel->args_bytes != 0) {
+    std::memcpy(task->args.data(), request.params[0], kernel->args_bytes);
+  }
+  task->grid = request.grid;
+  task->block = request.block;
+  task->dynamic_shared_bytes = request.dynamic_shared_bytes;
+  return cudaSuccess;
+}
+
 cudaError_t launch(const LaunchRequest& request) {
   HC_DEVICE(here);
   (void)here;
-  const Announced announced = take_announcement();
-  const Kernel* kernel = launchable(request.symbol);
-  if (kernel == nullptr) return report(cudaErrorInvalidDeviceFunction);
-  if (const cudaError_t error = check_shape(request, *kernel); error != cudaSuccess) return report(error);
-
-  const OpRef op = make_op(OpKind::kernel, announced.name.empty() ? kernel->name : announced.name);
-  simt::GridSpec& spec = op->grid;
-  spec.entry = kernel->entry;
-  spec.args.resize(std::max(kernel->args_bytes, request.args_bytes));
-  if (request.args != nullptr) {
-    std::memcpy(spec.args.data(), request.args, request.args_bytes);
-  } else if (request.params != nullptr && kernel->args_bytes != 0) {
-    std::memcpy(spec.args.data(), request.params[0], kernel->args_bytes);
-  }
-  spec.grid = request.grid;
-  spec.block = request.block;
-  spec.static_shared_bytes = kernel->static_shared_bytes;
-  spec.dynamic_shared_bytes = request.dynamic_shared_bytes;
-  spec.name = kernel->name.c_str();
-
-  clock::GridWork cost;
-  cost.name = op->name;
-  cost.ctas = request.grid.x * request.grid.y * request.grid.z;
-  cost.threads_per_cta = request.block.x * request.block.y * request.block.z;
-  cost.registers_per_thread = kernel->registers;
-  cost.shared_bytes_per_cta = kernel->static_shared_bytes + request.dynamic_shared_bytes;
-  cost.collective = announced.epoch != 0;
-  cost.epoch = announced.epoch;
-  cost.bytes_in_flight = announced.bytes_in_flight;
-  op->cost = cost;
+  KernelTask task;
+  task.announced = take_announcement();
+  if (const cudaError_t error = kernel_task(request, &task); error != cudaSuccess) return report(error);
 
   std::lock_guard<std::mutex> guard(runtime_lock());
   const StreamRef stream = find_stream(request.stream);
-  if (!stream) return report(cudaErrorInvalidResourceHandle);
-  spec.device = stream->device->place;
-  if (request.started != nullptr) {
-    Event* event = find_event(request.started);
-    if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  const EventRef started = request.started == nullptr ? nullptr : find_event(request.started);
+  if (!stream || (request.started != nullptr && !started)) return report(cudaErrorInvalidResourceHandle);
+  OpRef op;
+  if (const cudaError_t error = submit(stream, std::move(task), &op); error != cudaSuccess) return report(error);
+  if (started && op) {
     // Its modelled time is that of what the grid itself waits for: when a grid's last CTA has started is not placed.
     op->start_event = make_op(OpKind::record);
-    event->op = op->start_event;
+    started->op = op->start_event;
+    started->captured = {};
+  } else if (started) {
+    Edge start = stream->capture_tail.front();
+    start.data.from_port = cudaGraphKernelNodePortLaunchCompletion;
+    start.data.type = cudaGraphDependencyTypeProgrammatic;
+    started->captured = {stream->capture, {start}};
   }
-  return report(enqueue(stream, op));
+  return cudaSuccess;
 }
 
 }  // namespace hostcuda::rt
@@ -132,6 +148,7 @@ HC_EXPORT cudaError_t hostcudaRegisterKernel(const hostcudaKernelEntry_t* told) 
     return report(cudaErrorInvalidValue);
   }
   Kernel kernel;
+  kernel.symbol = told->symbol;
   kernel.name = told->name;
   kernel.entry = told->entry;
   kernel.args_bytes = told->args_bytes;
@@ -147,7 +164,8 @@ HC_EXPORT cudaError_t hostcudaAnnounceLaunch(const hostcudaLaunchInfo_t* info) {
   if (info == nullptr || info->size < sizeof *info || info->version != HOSTCUDA_LAUNCH_INFO_VERSION) {
     return report(cudaErrorInvalidValue);
   }
-  return report(announce(*info));
+  announce(*info);
+  return cudaSuccess;
 }
 
 HC_EXPORT cudaError_t hostcudaLaunchDescribed(const hostcudaKernel_t* told, cudaStream_t handle) {
@@ -156,9 +174,8 @@ HC_EXPORT cudaError_t hostcudaLaunchDescribed(const hostcudaKernel_t* told, cuda
   if (told == nullptr || told->size < sizeof *told || told->version != HOSTCUDA_KERNEL_VERSION) {
     return report(cudaErrorInvalidValue);
   }
-  const OpRef op = make_op(OpKind::described, told->name == nullptr ? "kernel" : told->name);
   hostcuda::clock::KernelWork cost;
-  cost.name = op->name;
+  cost.name = told->name == nullptr ? "kernel" : told->name;
   cost.flops = told->flops;
   cost.bytes_read = told->bytes_read;
   cost.bytes_written = told->bytes_written;
@@ -166,11 +183,10 @@ HC_EXPORT cudaError_t hostcudaLaunchDescribed(const hostcudaKernel_t* told, cuda
   cost.threads_per_cta = told->threads_per_cta;
   cost.registers_per_thread = told->registers_per_thread;
   cost.shared_bytes_per_cta = told->shared_bytes_per_cta;
-  op->cost = cost;
   std::lock_guard<std::mutex> guard(runtime_lock());
   const StreamRef stream = find_stream(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
-  return report(enqueue(stream, op));
+  return report(submit(stream, DescribedTask{cost}));
 }
 
 HC_EXPORT cudaError_t hostcudaHelperThread() {

@@ -14,6 +14,7 @@
 namespace hostcuda::rt {
 
 struct Kernel {
+  const void* symbol = nullptr;
   std::string name;
   void (*entry)(const void* args) = nullptr;  // null: known by name only, left out of this build
   std::size_t args_bytes = 0;
@@ -36,6 +37,13 @@ struct LaunchRequest {
   void** params = nullptr;     // or one pointer a parameter: used where args is null
   cudaEvent_t started = nullptr;  // recorded once the grid has started
 };
+
+// Reads packed parameters from `extra`, the driver's list of markers and values; false where it is none.
+bool read_extra(void** extra, LaunchRequest* request);
+
+struct KernelTask;
+// The launch's task, with a copy of its parameters; checks that the kernel is there and the launch possible.
+cudaError_t kernel_task(const LaunchRequest& request, KernelTask* task);
 
 cudaError_t launch(const LaunchRequest& request);
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
+#include "runtime/pool.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -39,8 +41,14 @@ OpRef make_op(OpKind kind, std::string name) {
   return op;
 }
 
-cudaError_t enqueue(const StreamRef& stream, const OpRef& op) {
+bool operator==(const Edge& a, const Edge& b) {
+  return a.node == b.node && a.data.from_port == b.data.from_port && a.data.to_port == b.data.to_port &&
+         a.data.type == b.data.type;
+}
+
+cudaError_t enqueue(const StreamRef& stream, const OpRef& op, Stream* launched_in) {
   if (stopping()) return cudaErrorCudartUnloading;
+  if (const cudaError_t error = usable_now(*stream); error != cudaSuccess) return error;
   // The legacy default stream waits for all blocking streams of its device, and they for it.
   if (stream->legacy) {
     for (const StreamRef& other : stream->device->streams) {
@@ -51,6 +59,7 @@ cudaError_t enqueue(const StreamRef& stream, const OpRef& op) {
   } else if ((stream->flags & cudaStreamNonBlocking) == 0 && stream->device->legacy->last) {
     op->dependencies.push_back(stream->device->legacy->last);
   }
+  Stream& told_to = launched_in != nullptr ? *launched_in : *stream;
   // Done dependencies still count for the clock: they may end later in modelled time than this thread's now.
   if (clock::HostThread* host = host_thread(); host != nullptr && op->cost) {
     std::vector<clock::OpRef> after;
@@ -58,16 +67,16 @@ cudaError_t enqueue(const StreamRef& stream, const OpRef& op) {
       if (other->clock) after.push_back(other->clock);
     }
     try {
-      op->clock = timeline().enqueue(*host, stream->clock, *op->cost, after);
+      op->clock = timeline().enqueue(*host, stream->clock, *op->cost, after, launched_in != nullptr);
     } catch (const std::exception& error) {
       complain("%s", error.what());
       return op->kind == OpKind::kernel || op->kind == OpKind::described ? cudaErrorInvalidConfiguration
                                                                          : cudaErrorInvalidValue;
     }
-    if (const auto kind = recorded_kind(op->kind)) stream->records.add(stream->next_sequence, *kind, op->name, op->clock);
+    if (const auto kind = recorded_kind(op->kind)) told_to.records.add(told_to.next_sequence, *kind, op->name, op->clock);
   }
   std::erase_if(op->dependencies, [](const OpRef& other) { return other->done; });
-  op->sequence = stream->next_sequence++;
+  op->sequence = told_to.next_sequence++;
   stream->queue.push_back(op);
   stream->last = op;
   start_executor(stream->device);
@@ -107,6 +116,7 @@ cudaError_t wait_for(std::unique_lock<std::mutex>& lock, Device* device, const s
   host_waiters().wait(lock, [&] { return stopping() || all_done(ops); });
   if (!all_done(ops)) return cudaErrorCudartUnloading;
   lock.unlock();
+  trim_all();
   const cudaError_t error = outcome(device, ops);
   lock.lock();
   return error;

@@ -25,7 +25,18 @@ namespace hostcuda::rt {
 struct Device;
 struct Stream;
 struct Op;
+struct Event;
+struct Node;
+struct Capture;
 using OpRef = std::shared_ptr<Op>;
+using EventRef = std::shared_ptr<Event>;
+
+// A place behind which work in a graph may be put: a node, and when in its course.
+struct Edge {
+  Node* node = nullptr;
+  cudaGraphEdgeData data{};
+};
+bool operator==(const Edge& a, const Edge& b);
 
 enum class OpKind {
   kernel,     // a grid
@@ -52,6 +63,7 @@ struct Op {
   std::function<bool()> work;   // does a share, true when nothing is left
   bool handed_over = false;     // host: the callback thread has it
   bool called_back = false;     // host: and is through with it
+  bool despite_failure = false; // host: called also where the device has failed
 
   std::string name;
   std::optional<clock::Work> cost;  // what the clock is told; none: costs nothing and is not on the timeline
@@ -70,27 +82,43 @@ struct Stream {
   std::uint64_t next_sequence = 0;
   clock::Stream clock;
   OpRecords records;  // for hostcudaStreamOpTimes
+
+  std::shared_ptr<Capture> capture;  // which it takes part in; none: its work is enqueued
+  std::vector<Edge> capture_tail;    // what its next node will depend on
+  std::vector<cudaGraphNode_t> told_nodes;   // the same, as the program was last told it
+  std::vector<cudaGraphEdgeData> told_data;
 };
 using StreamRef = std::shared_ptr<Stream>;
 
 struct Event {
   Device* device;
   unsigned flags = 0;
-  OpRef op;  // the latest record; none before the first
+  OpRef op;  // the latest record outside of a capture; none before the first
+  struct {
+    std::shared_ptr<Capture> capture;  // none: the latest record was no part of one
+    std::vector<Edge> tail;
+  } captured;
 };
 
 std::mutex& runtime_lock();
 
 // The event behind a handle, or nullptr. With the lock held.
-Event* find_event(cudaEvent_t handle);
+EventRef find_event(cudaEvent_t handle);
 
 // The stream behind a handle, made at first use for the special ones; nullptr for a handle that is none.
 // With the lock held.
 StreamRef find_stream(cudaStream_t handle);
 
 // Appends in program order: adds what the legacy default stream imposes, tells the clock, wakes the executor. An error
-// leaves the stream as it was. With the lock held.
-cudaError_t enqueue(const StreamRef& stream, const OpRef& op);
+// leaves the stream as it was. Refused on a stream that is being captured: what can be a node of a graph goes through
+// submit(). With the lock held.
+//
+// Operations of a graph's launch cost the host nothing and are recorded with the stream that it was launched in.
+cudaError_t enqueue(const StreamRef& stream, const OpRef& op, Stream* launched_in = nullptr);
+
+// A new stream that no handle stands for, and the end of one: what is in it still runs. With the lock held.
+StreamRef make_stream(Device* device, unsigned flags, int priority);
+void retire_stream(const StreamRef& stream);
 
 OpRef make_op(OpKind kind, std::string name = {});
 

@@ -22,6 +22,7 @@ from .config import Config
 from .counters import ChannelRecord, Counters, CountersStatus, OpRecord
 from .devices import DeviceInfo, device_count, device_info, host_time_ns, set_device, synchronize
 from .dtypes import DTYPES, OPS, DType, dtype
+from .graphs import Graph, GraphExec
 from .groups import Estimate, group, simulate
 from .knobs import COLLECTIVES, Knobs, Rule
 from .library import Library, in_process, library
@@ -50,6 +51,8 @@ __all__ = [
     "Estimate",
     "Event",
     "Function",
+    "Graph",
+    "GraphExec",
     "Kernel",
     "Knobs",
     "Library",

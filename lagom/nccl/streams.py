@@ -89,6 +89,10 @@ class Stream:
         """Whether everything in this stream has been done; does not wait."""
         return _native.stream_query(self.address)
 
+    def capturing(self) -> bool:
+        """Whether it takes part in a capture that nothing has broken (see :class:`Graph`)."""
+        return _native.capture_active(self.address)
+
     def wait(self, event: "Event") -> None:
         """Let what is enqueued from now on wait for ``event``; does not block the host."""
         event._handle.wait_in(self.address)

@@ -9,11 +9,12 @@ CASES = {
     "current_device_is_the_threads_own": "",
     "failed_kernel_is_sticky": "device 0: kernel broken_kernel failed: ",
     "failure_ends_what_follows": "broken on purpose",
+    "callbacks_hear_of_failures": "broken on purpose",
+    "lasting_and_passing_errors": "broken on purpose",
     "kernels_that_are_not_there": "kernel absent_kernel is not in this build",
     "impossible_launches": "kernel gate_kernel: 1025 threads a CTA, at most 1024 are allowed",
     "packed_parameters": "",
     "launch_completion_event": "",
-    "capture_is_refused": "cudaStreamBeginCapture (CUDA graphs) is not offered",
     "handles_that_are_none": "",
     "forked_child": "",
 }

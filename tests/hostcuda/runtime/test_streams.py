@@ -9,10 +9,15 @@ from hostcuda.runtime.conftest import Run
 CASES = [
     "wait_event",
     "wait_is_for_the_record_so_far",
+    "record_is_where_it_was_called",
+    "events_never_recorded",
+    "kinds_of_events",
     "wait_across_devices",
     "queries_are_honest",
     "host_functions_in_order",
     "host_function_that_blocks",
+    "host_functions_of_several_streams",
+    "stream_callbacks",
     "memset_in_order",
     "memset_zero_of_a_large_range",
     "pageable_source_is_staged",
@@ -24,7 +29,6 @@ CASES = [
     "streams_run_side_by_side",
     "destroyed_stream_finishes",
     "free_waits_for_the_device",
-    "freed_in_stream_order",
     "idle_wait_is_cheap",
     "work_in_flight_at_exit",
 ]

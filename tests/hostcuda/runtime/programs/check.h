@@ -126,6 +126,12 @@ T* device_array(size_t count) {
   return static_cast<T*>(made);
 }
 
+// A little device memory that nobody reads; made at first use, which must not be during a capture.
+inline char* scratch() {
+  static char* bytes = device_array<char>(64);
+  return bytes;
+}
+
 template <typename T>
 T read(const T* on_device, cudaStream_t stream) {  // does not touch the default stream
   T value;

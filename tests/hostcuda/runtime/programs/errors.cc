@@ -5,6 +5,8 @@
 
 #include "check.h"
 
+#include <vector>
+
 cudaError_t launch(const void* symbol, dim3 grid = dim3(1), dim3 block = dim3(1), size_t shared = 0) {
   static std::atomic<int> open{1};
   GateArgs args{&open, nullptr, 0};
@@ -72,6 +74,50 @@ CASE(failure_ends_what_follows) {
   CHECK(called == 0);
 }
 
+// Unlike host functions, callbacks are told of a failure and called all the same.
+CASE(callbacks_hear_of_failures) {
+  cudaStream_t stream = new_stream();
+  static std::vector<cudaError_t> told;
+  Gate gate;
+  gate.hold(stream);
+  OK(cudaLaunchKernel(&broken_symbol, dim3(1), dim3(1), nullptr, 0, stream));
+  const auto callback = [](cudaStream_t, cudaError_t status, void*) { told.push_back(status); };
+  OK(cudaStreamAddCallback(stream, callback, nullptr, 0));
+  OK(cudaStreamAddCallback(stream, callback, nullptr, 0));
+  gate.open();
+  GIVES(cudaErrorLaunchFailure, cudaStreamSynchronize(stream));
+  CHECK(told.size() == 2 && told[0] == cudaErrorLaunchFailure && told[1] == cudaErrorLaunchFailure);
+}
+
+// An error that ends with its call is told once by cudaGetLastError; the failure of a device stays.
+CASE(lasting_and_passing_errors) {
+  cudaStream_t stream = new_stream();
+  Gate gate;
+  gate.hold(stream);
+  GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
+  GIVES(cudaErrorNotReady, cudaPeekAtLastError());
+  GIVES(cudaErrorNotReady, cudaPeekAtLastError());
+  GIVES(cudaErrorInvalidValue, cudaGetDevice(nullptr));
+  int device;
+  OK(cudaGetDevice(&device));                      // a success does not clear it
+  GIVES(cudaErrorInvalidValue, cudaGetLastError());  // the latest
+  OK(cudaGetLastError());
+  OK(cudaPeekAtLastError());
+  GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));  // the driver's calls leave it alone
+  OK(cudaPeekAtLastError());
+  gate.open();
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaLaunchKernel(&broken_symbol, dim3(1), dim3(1), nullptr, 0, stream));
+  GIVES(cudaErrorLaunchFailure, cudaDeviceSynchronize());
+  for (int i = 0; i < 2; ++i) {
+    GIVES(cudaErrorLaunchFailure, cudaPeekAtLastError());
+    GIVES(cudaErrorLaunchFailure, cudaGetLastError());
+    GIVES(cudaErrorLaunchFailure, cudaMemsetAsync(nullptr, 0, 0, stream));
+    GIVES(cudaErrorLaunchFailure, cudaStreamQuery(stream));
+  }
+  std::thread([] { GIVES(cudaErrorLaunchFailure, cudaGetLastError()); }).join();  // every thread's
+}
+
 CASE(kernels_that_are_not_there) {
   GIVES(cudaErrorInvalidDeviceFunction, launch(&absent_symbol));
   GIVES(cudaErrorInvalidDeviceFunction, launch(&unknown_symbol));
@@ -135,19 +181,6 @@ CASE(launch_completion_event) {
   GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
   gate.open();
   OK(cudaDeviceSynchronize());
-}
-
-CASE(capture_is_refused) {
-  cudaStream_t stream = new_stream();
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
-  OK(cudaStreamIsCapturing(stream, &status));
-  CHECK(status == cudaStreamCaptureStatusNone);
-  GIVES(cudaErrorNotSupported, cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  OK(cudaThreadExchangeStreamCaptureMode(&mode));
-  CHECK(mode == cudaStreamCaptureModeGlobal);
-  OK(cudaThreadExchangeStreamCaptureMode(&mode));
-  CHECK(mode == cudaStreamCaptureModeRelaxed);
 }
 
 CASE(handles_that_are_none) {

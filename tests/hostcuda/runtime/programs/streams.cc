@@ -42,6 +42,73 @@ CASE(wait_is_for_the_record_so_far) {
   OK(cudaEventSynchronize(event));
 }
 
+// An event captures what the stream had when it was recorded: no more, no less.
+CASE(record_is_where_it_was_called) {
+  cudaStream_t stream = new_stream(), other = new_stream();
+  cudaEvent_t before = new_event(), between = new_event();
+  Gate first, second;
+  OK(cudaEventRecord(before, stream));
+  first.hold(stream);
+  OK(cudaEventRecord(between, stream));
+  second.hold(stream);
+  OK(cudaEventSynchronize(before));
+  GIVES(cudaErrorNotReady, cudaEventQuery(between));
+  first.open();
+  OK(cudaEventSynchronize(between));  // hangs if it waits for the second kernel too
+  GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
+  OK(cudaStreamWaitEvent(other, between, 0));
+  OK(cudaStreamSynchronize(other));
+  second.open();
+  OK(cudaStreamSynchronize(stream));
+}
+
+CASE(events_never_recorded) {
+  cudaStream_t stream = new_stream();
+  cudaEvent_t never = new_event(), timing = new_event();
+  OK(cudaEventQuery(never));
+  OK(cudaEventSynchronize(never));
+  OK(cudaStreamWaitEvent(stream, never, 0));
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaEventRecord(timing, stream));
+  OK(cudaEventSynchronize(timing));
+  float ms;
+  GIVES(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, never, timing));
+  GIVES(cudaErrorInvalidValue, cudaEventElapsedTime(nullptr, timing, timing));
+}
+
+CASE(kinds_of_events) {
+  cudaStream_t stream = new_stream();
+  cudaEvent_t waiting = new_event(cudaEventBlockingSync), bad, timing = new_event();
+  Gate gate;
+  OK(cudaEventRecord(timing, stream));
+  gate.hold(stream);
+  OK(cudaEventRecord(waiting, stream));
+  float ms = -1;
+  GIVES(cudaErrorNotReady, cudaEventElapsedTime(&ms, timing, waiting));
+  std::thread opener([&] {
+    sleep_ms(kWhile);
+    gate.open();
+  });
+  OK(cudaEventSynchronize(waiting));
+  CHECK(gate.is_open == 1);
+  opener.join();
+  OK(cudaEventElapsedTime(&ms, timing, waiting));
+  CHECK(ms >= 0);
+  OK(cudaEventElapsedTime(&ms, timing, timing));
+  CHECK(ms == 0);
+  GIVES(cudaErrorInvalidValue, cudaEventCreateWithFlags(&bad, 0x100));
+  GIVES(cudaErrorInvalidValue, cudaEventRecordWithFlags(timing, stream, 0x100));
+  GIVES(cudaErrorInvalidValue, cudaStreamWaitEvent(stream, timing, 0x100));
+  OK(cudaSetDevice(1));
+  cudaEvent_t elsewhere = new_event();
+  GIVES(cudaErrorInvalidResourceHandle, cudaEventRecord(elsewhere, stream));  // of another device
+  OK(cudaEventRecord(elsewhere, cudaStreamLegacy));
+  OK(cudaEventSynchronize(elsewhere));
+  GIVES(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, timing, elsewhere));
+  OK(cudaEventDestroy(timing));
+  GIVES(cudaErrorInvalidResourceHandle, cudaEventDestroy(timing));
+}
+
 CASE(wait_across_devices) {
   OK(cudaSetDevice(1));
   cudaStream_t there = new_stream();
@@ -112,6 +179,49 @@ CASE(host_function_that_blocks) {
   GIVES(cudaErrorNotReady, cudaStreamQuery(first));
   go = 1;
   OK(cudaStreamSynchronize(first));
+}
+
+// A stream's functions are called in its order, each once, also where other streams have some too.
+CASE(host_functions_of_several_streams) {
+  static std::vector<int> calls[3];
+  cudaStream_t streams[3] = {new_stream(), new_stream(), new_stream()};
+  for (int i = 0; i < 300; ++i) {
+    OK(cudaLaunchHostFunc(
+        streams[i % 3], [](void* i) {
+          const int number = static_cast<int>(reinterpret_cast<intptr_t>(i));
+          calls[number % 3].push_back(number);
+        },
+        reinterpret_cast<void*>(static_cast<intptr_t>(i))));
+  }
+  OK(cudaDeviceSynchronize());
+  for (int stream = 0; stream < 3; ++stream) {
+    CHECK(calls[stream].size() == 100);
+    for (int i = 0; i < 100; ++i) CHECK(calls[stream][static_cast<size_t>(i)] == 3 * i + stream);
+  }
+}
+
+CASE(stream_callbacks) {
+  static cudaStream_t stream;
+  stream = new_stream();
+  static std::vector<int> calls;
+  const auto called = [](cudaStream_t in, cudaError_t status, void* what) {
+    CHECK(in == stream);
+    OK(status);
+    calls.push_back(static_cast<int>(reinterpret_cast<intptr_t>(what)));
+  };
+  Gate gate;
+  gate.hold(stream);
+  OK(cudaStreamAddCallback(stream, called, reinterpret_cast<void*>(1), 0));
+  OK(cudaLaunchHostFunc(stream, [](void*) { calls.push_back(2); }, nullptr));
+  OK(cudaStreamAddCallback(stream, called, reinterpret_cast<void*>(3), 0));
+  GIVES(cudaErrorInvalidValue, cudaStreamAddCallback(stream, called, nullptr, 1));
+  GIVES(cudaErrorInvalidValue, cudaStreamAddCallback(stream, nullptr, nullptr, 0));
+  GIVES(cudaErrorInvalidValue, cudaLaunchHostFunc(stream, nullptr, nullptr));
+  sleep_ms(kWhile);
+  CHECK(calls.empty());
+  gate.open();
+  OK(cudaStreamSynchronize(stream));
+  CHECK((calls == std::vector<int>{1, 2, 3}));
 }
 
 CASE(memset_in_order) {
@@ -261,22 +371,6 @@ CASE(free_waits_for_the_device) {
   OK(cudaFree(cell));
   CHECK(gate.is_open == 1);
   opener.join();
-}
-
-CASE(freed_in_stream_order) {
-  cudaStream_t stream = new_stream();
-  void* made;
-  OK(cudaMallocAsync(&made, 4 << 20, stream));
-  Gate gate;
-  gate.hold(stream, static_cast<int*>(made), 6);
-  OK(cudaFreeAsync(made, stream));
-  cudaPointerAttributes attributes;
-  OK(cudaPointerGetAttributes(&attributes, made));
-  CHECK(attributes.type == cudaMemoryTypeDevice);
-  gate.open();
-  OK(cudaStreamSynchronize(stream));
-  OK(cudaPointerGetAttributes(&attributes, made));
-  CHECK(attributes.type == cudaMemoryTypeUnregistered);
 }
 
 CASE(idle_wait_is_cheap) {

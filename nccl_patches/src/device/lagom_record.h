@@ -60,7 +60,8 @@ __device__ __forceinline__ void lagomWorkStop(int w, int elementBytes) {
     volatile struct lagomEntry* e = rings->entries + (size_t)channel*rings->depth + n%rings->depth;
     e->sequence = 0;
     __threadfence_system();
-    e->launch = ncclShmem.args.lagomLaunch;
+    /* Part of a collective is no record of it: what was aborted belongs to no launch, and the host counts it as lost. */
+    e->launch = ncclShmem.aborted ? 0 : ncclShmem.args.lagomLaunch;
     e->ordinal = ncclShmem.lagom.ordinal;
     e->smId = lagomSmId();
     e->threads = ncclShmem.lagom.threads;

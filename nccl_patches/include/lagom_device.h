@@ -39,10 +39,21 @@ struct lagomCounterRings {
 /* What a CTA keeps in shared memory while it runs a collective. */
 struct lagomScratch {
   uint64_t startNs;
-  uint64_t waitNs;
+  uint32_t waitNs;   /* modulo 2^32: one register, and one instruction that adds to it */
   uint32_t threads;
   uint32_t maxCount;
   uint32_t ordinal;
+};
+
+/* What is known when a collective has ended. It takes the place of the buffers' addresses in the collective's
+ * descriptor, which nobody needs any more, until the batch has ended and the entry is written. */
+struct lagomOutcome {
+  uint64_t startNs;
+  uint64_t stopNs;
+  uint32_t waitNs;
+  uint32_t threads;
+  uint32_t maxCount;
+  uint8_t algorithm, protocol, collective, elementBytes;
 };
 
 #endif

@@ -21,6 +21,7 @@ import lagom.nccl as nccl
 from lagom.device import kinds
 from lagom.device.group import GroupRunner, LocalRun
 from lagom.device.protocol import DeviceError, Span
+from lagom.files import write_whole
 from lagom.workload import WorkloadError, load
 
 _PR_SET_PDEATHSIG = 1
@@ -31,13 +32,6 @@ def _die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise SystemExit(1)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that others see it complete or not at all."""
-    spare = path.with_name(f".{path.name}.{os.getpid()}")
-    spare.write_bytes(data)
-    spare.replace(path)
 
 
 def _unique_id(path: Path, rank: int, limit_s: float) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from device import emulated
+from device.groups import GROUP, KNOBS, check_order
 from mpi4py import MPI
 
 import lagom.nccl as nccl
@@ -12,23 +13,9 @@ from lagom.device import Measurement, group
 from lagom.device.backend import CompiledBackend, DescribedBackend
 from lagom.device.over_mpi import MpiDevice
 from lagom.nccl import Knobs
-from lagom.workload import Communication, Computation, KernelSpec, Workload
+from lagom.workload import Computation, KernelSpec, Workload
 
 pytestmark = pytest.mark.mpi(min_size=2)
-
-PRODUCT = KernelSpec(2.0 * 128 * 64 * 64 * 4, 1e4, 65536.0, 4, 128, 128, 0)
-STREAM = KernelSpec(1e4, 1e5, 1e5, 8, 64, 32, 0)
-GROUP = Workload(
-    "both",
-    (
-        Communication("first", "all_gather", "bfloat16", 40_000),
-        Computation("product", PRODUCT),
-        Computation("stream", STREAM),
-        Communication("second", "all_gather", "bfloat16", 7_001, after=("product",)),
-        Computation("last", PRODUCT, after=("second",)),
-    ),
-)
-KNOBS = {0: Knobs("ring", "simple", 2, 256, 65536)}
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +41,12 @@ def compiled(comm: nccl.Communicator, tmp_path_factory: pytest.TempPathFactory) 
     return CompiledBackend(emulated.finder(MPI.COMM_WORLD.bcast(built)))
 
 
-def order(measured: Measurement) -> list[str]:
-    """Operations that depend on each other must have run in this order."""
-    ends = {span.name: (span.start_us, span.end_us) for span in measured.spans}
-    assert set(ends) == {operation.name for operation in GROUP.operations}
-    assert ends["product"][1] <= ends["stream"][0] + 1e-3 and ends["second"][1] <= ends["last"][0] + 1e-3
-    assert ends["product"][1] <= ends["second"][0] + 1e-3 and ends["first"][1] <= ends["second"][0] + 1e-3
-    return [span.name for span in measured.spans]
-
-
 def test_both_backends_run_the_same_group(comm: nccl.Communicator, compiled: CompiledBackend) -> None:
     described = MpiDevice(comm, MPI.COMM_WORLD, DescribedBackend()).run(GROUP, KNOBS)
     through_kernels = MpiDevice(comm, MPI.COMM_WORLD, compiled, repeats=3).run(GROUP, KNOBS)
     assert isinstance(described, Measurement) and isinstance(through_kernels, Measurement)
-    assert order(described) == order(through_kernels)
+    check_order(described)
+    check_order(through_kernels)
     # The data were compared inside; the knobs are what the device counted.
     assert described.use[0].knobs == through_kernels.use[0].knobs == KNOBS[0]
     # Events see the collectives that hostcuda's own record sees, and what is between two kernels besides.

@@ -9,6 +9,7 @@
 #include "runtime/error.h"
 #include "runtime/machine.h"
 #include "runtime/memory.h"
+#include "runtime/stream.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -22,8 +23,14 @@ clock::Links links_of(const Machine& m) {
   return links;
 }
 
-// Launches counted by group, and what this thread said about its next one. A pointer, because libcudart's share of the
-// static TLS block has to stay small.
+// Launches counted by group, and by device as well: two ranks of a group may live in one process.
+std::map<std::pair<int, std::uint64_t>, std::uint16_t>& launches() {
+  static auto* counted = new std::map<std::pair<int, std::uint64_t>, std::uint16_t>;
+  return *counted;
+}
+
+// What this thread said about its next launch. A pointer, because libcudart's share of the static TLS block has to stay
+// small.
 thread_local std::unique_ptr<Announced> t_announced;
 thread_local std::unique_ptr<clock::HostThread> t_host;
 
@@ -66,12 +73,15 @@ void announce(const hostcudaLaunchInfo_t& info) {
 }
 
 std::uint16_t count_launch(int number, const Announced& announced) {
-  // By device as well: two ranks of a group may live in one process.
-  static auto* launches = new std::map<std::pair<int, std::uint64_t>, std::uint16_t>;
   if (!announced.collective) return 0;
-  std::uint16_t& count = (*launches)[{number, announced.group_key}];
+  std::uint16_t& count = launches()[{number, announced.group_key}];
   if (++count == 0) ++count;  // 0 means that nothing was announced
   return count;
+}
+
+void forget_group(int device, std::uint64_t group_key) {
+  std::lock_guard<std::mutex> guard(runtime_lock());
+  launches().erase({device, group_key});
 }
 
 Announced take_announcement() {

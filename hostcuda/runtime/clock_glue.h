@@ -47,6 +47,8 @@ Announced take_announcement();
 // The number of this launch among those of its group on the program's device `number`; 0 where it is no group's. A grid of
 // a graph is a new one at every launch of the graph. With the runtime's lock held.
 std::uint16_t count_launch(int number, const Announced& announced);
+// The group launches no more on that device. Takes the runtime's lock.
+void forget_group(int number, std::uint64_t group_key);
 
 // Operations of one stream since the program first asked for a mark.
 class OpRecords {

@@ -168,6 +168,11 @@ HC_EXPORT cudaError_t hostcudaAnnounceLaunch(const hostcudaLaunchInfo_t* info) {
   return cudaSuccess;
 }
 
+HC_EXPORT cudaError_t hostcudaForgetGroup(int device, uint64_t group_key) {
+  forget_group(device, group_key);
+  return cudaSuccess;
+}
+
 HC_EXPORT cudaError_t hostcudaLaunchDescribed(const hostcudaKernel_t* told, cudaStream_t handle) {
   HC_DEVICE(here);
   (void)here;

@@ -389,6 +389,17 @@ _PROXY_CC = (
     ),
 )
 
+_INIT_CC = (
+    Edit(
+        "static ncclResult_t commFree(ncclComm_t comm) {\n",
+        '#include "hostcuda_forget.h"\n\n'
+        "static ncclResult_t commFree(ncclComm_t comm) {\n"
+        "  if (comm != NULL) hostcudaCommunicatorEnds(comm->cudaDev, comm->commHash);\n",
+        1,
+        "hostcuda counts the launches of a communicator no longer than it lives",
+    ),
+)
+
 _GENERATE_PY = (
     Edit(
         'out("__global__ void %s(ncclDevKernelArgs4K const);\\n" % sym)',
@@ -412,6 +423,7 @@ EDITS: dict[str, tuple[Edit, ...]] = {
     "src/device/reduce_scatter.h": _PAT,
     "src/device/generate.py": _GENERATE_PY,
     "src/enqueue.cc": _ENQUEUE_CC,
+    "src/init.cc": _INIT_CC,
     "src/proxy.cc": _PROXY_CC,
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lagom.nccl import Rule
+    from lagom.plan import Plan
 
 
 def add(subparsers: Any) -> None:
@@ -33,7 +34,7 @@ def _show(arguments: argparse.Namespace) -> int:
         rules = [asdict(rule) for rule in plan.rules]
         print(json.dumps({"digest": f"{plan.digest:016x}", "comments": plan.comments, "rules": rules}, indent=1))
         return 0
-    print(f"{arguments.file}: {len(plan.rules)} rules, digest {plan.digest:016x}")
+    print(f"{arguments.file}: {_rules(plan)}, digest {plan.digest:016x}")
     for comment in plan.comments:
         print(f"# {comment}")
     rows: list[tuple[str, ...]] = [
@@ -44,6 +45,10 @@ def _show(arguments: argparse.Namespace) -> int:
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     return 0
+
+
+def _rules(plan: "Plan") -> str:
+    return "1 rule" if len(plan.rules) == 1 else f"{len(plan.rules)} rules"
 
 
 def _cells(rule: "Rule") -> tuple[str, ...]:
@@ -70,5 +75,5 @@ def _check(arguments: argparse.Namespace) -> int:
             print(error)
             wrong += 1
         else:
-            print(f"{file}: fine, {len(plan.rules)} rules, digest {plan.digest:016x}")
+            print(f"{file}: fine, {_rules(plan)}, digest {plan.digest:016x}")
     return USAGE if wrong else 0

@@ -136,7 +136,7 @@ def difference(rules_by_rank: list[list[RuleTuple]]) -> str | None:
     first = rules_by_rank[0]
     for rank, rules in enumerate(rules_by_rank[1:], start=1):
         if len(rules) != len(first):
-            return f"rank {rank} has {len(rules)} rules, rank 0 has {len(first)}"
+            return f"rank {rank} has {len(rules)} rule{'s' * (len(rules) != 1)}, rank 0 has {len(first)}"
         for index, (mine, theirs) in enumerate(zip(rules, first, strict=True)):
             for name, a, b in zip(names, mine, theirs, strict=True):
                 if a != b and name != "line":

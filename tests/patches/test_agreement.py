@@ -39,7 +39,7 @@ def test_another_plan(plan: str, tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text(RULE + RULE)
     said = begin([{"LAGOM_PLAN": plan}, {"LAGOM_PLAN": plan}, {"LAGOM_PLAN": str(tmp_path / "other.csv")}])
     assert len(set(said)) == 1
-    assert re.fullmatch(r"ranks differ: LAGOM_PLAN of rank 2 has 2 rules, .*, of rank 0 1 rules, .*", said[0])
+    assert re.fullmatch(r"ranks differ: LAGOM_PLAN of rank 2 has 2 rules, .*, of rank 0 1 rule, .*", said[0])
 
 
 @pytest.mark.parametrize("without", [0, 1])
@@ -81,6 +81,8 @@ def test_a_plan_is_required() -> None:
     ("variable", "value", "words"),
     [
         ("LAGOM_COUNTERS_FILE", "/nowhere/ops-%r.csv", "LAGOM_COUNTERS_FILE: /nowhere/ops-1.csv cannot be written"),
+        ("LAGOM_COUNTERS", "2", "LAGOM_COUNTERS is 2: allowed are 0 and 1"),
+        ("LAGOM_REQUIRE", "yes", "LAGOM_REQUIRE is yes: allowed are 0 and 1"),
         ("LAGOM_MAX_CHANNELS", "32", "LAGOM_MAX_CHANNELS is 32: this version connects no more"),
         ("LAGOM_TEST_FALSIFY", "nothing", "LAGOM_TEST_FALSIFY is nothing: allowed are channels, threads, chunk"),
     ],

@@ -48,7 +48,7 @@ const char* lagomBuildDigest() { return LAGOM_BUILD_DIGEST; }
 
 bool lagomEnvFlag(const char* name) {
   const char* value = ncclGetEnv(name);
-  return value != nullptr && value[0] != '\0' && strcmp(value, "0") != 0;
+  return value != nullptr && strcmp(value, "1") == 0;
 }
 
 int lagomTagVersion(int ncclVersion) { return ncclVersion + versionMark + (layout << 24); }
@@ -102,6 +102,11 @@ ncclResult_t lagomCommInit(struct ncclComm* comm) {
   if (falsehood != nullptr && !lagomFalsehoodKnown(falsehood)) {
     l->fault = std::string("LAGOM_TEST_FALSIFY is ") + falsehood + ": allowed are channels, threads, chunk";
   }
+  for (const char* flag : {"LAGOM_REQUIRE", "LAGOM_COUNTERS"}) {
+    const char* value = setVariable(flag);
+    if (value == nullptr || lagomEnvFlag(flag) || strcmp(value, "0") == 0) continue;
+    l->fault = std::string(flag) + " is " + value + ": allowed are 0 and 1";
+  }
   return ncclSuccess;
 }
 
@@ -124,7 +129,8 @@ static void describe(struct ncclComm* comm, lagomAgreement* mine) {
 
 static const char* planText(lagomAgreement const& a, char* text, size_t bytes) {
   if (a.planState == planNone) snprintf(text, bytes, "no plan");
-  else snprintf(text, bytes, "%d rules, digest %016llx", a.nRules, (unsigned long long)a.planDigest);
+  else snprintf(text, bytes, "%d rule%s, digest %016llx", a.nRules, a.nRules == 1 ? "" : "s",
+                (unsigned long long)a.planDigest);
   return text;
 }
 

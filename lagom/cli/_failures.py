@@ -6,6 +6,19 @@ import traceback
 
 INTERNAL, CUDA, NCCL, TIME_OUT, NOT_IMPLEMENTED, USAGE, WRONG_DATA = 1, 2, 3, 4, 5, 6, 7
 
+# Exit codes of exceptions. Named here and not imported: a command that needs no library must not import the bindings.
+BY_NAME = {
+    "LibraryError": INTERNAL,
+    "BuildError": INTERNAL,
+    "OSError": INTERNAL,
+    "CudaError": CUDA,
+    "NcclError": NCCL,
+    "TimeOutError": TIME_OUT,
+    "NotImplementedError": NOT_IMPLEMENTED,
+    "PlanError": USAGE,
+    "ValueError": USAGE,
+}
+
 
 class CommandError(Exception):
     """A command failed: ``line`` for people and the exit code."""
@@ -22,19 +35,7 @@ def describe(error: Exception) -> tuple[str, int]:
         traceback.print_exception(error)
     if isinstance(error, CommandError):
         return error.line, error.code
-    # Named here and not imported: a command that needs no library must not import the bindings.
-    by_name = {
-        "LibraryError": INTERNAL,
-        "BuildError": INTERNAL,
-        "OSError": INTERNAL,
-        "CudaError": CUDA,
-        "NcclError": NCCL,
-        "TimeOutError": TIME_OUT,
-        "NotImplementedError": NOT_IMPLEMENTED,
-        "PlanError": USAGE,
-        "ValueError": USAGE,
-    }
-    code = next((by_name[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in by_name), None)
+    code = next((BY_NAME[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in BY_NAME), None)
     text = " ".join(str(error).split()) + "".join(f" ({note})" for note in getattr(error, "__notes__", []))
     if code is None:
         frame = traceback.extract_tb(error.__traceback__)[-1] if error.__traceback__ else None

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ._failures import INTERNAL, USAGE, CommandError, describe
+from ._failures import BY_NAME, INTERNAL, USAGE, CommandError, describe
 from ._ranks import started_by_launcher
 
 COLLECTIVE = True
@@ -66,11 +66,16 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"lagom tune: {error}", USAGE) from error
     except RankFailed as failed:
         if isinstance(failed.error, DeviceError | StrategyError | OSError):
-            raise CommandError(f"lagom tune: {failed.error}", INTERNAL) from failed
+            raise CommandError(f"lagom tune: {failed.error}", _code(failed.error)) from failed
         line, code = describe(failed.error)
         raise CommandError(line.replace("lagom:", "lagom tune:", 1), code) from failed
     except (DeviceError, StrategyError) as error:
-        raise CommandError(f"lagom tune: {error}", INTERNAL) from error
+        raise CommandError(f"lagom tune: {error}", _code(error)) from error
+
+
+def _code(error: Exception) -> int:
+    """The exit code of what a device, a strategy or the file system says."""
+    return BY_NAME.get(getattr(error, "origin", ""), INTERNAL)
 
 
 def _session(mpi_comm: Any, options: Any, *, as_json: bool) -> int:

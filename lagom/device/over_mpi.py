@@ -113,17 +113,17 @@ class MpiDevice:
 
     def _on_all(self, call: Callable[[], T]) -> T:
         """Make a call on every rank; where it fails on one, raise on all, so that none goes on and waits."""
-        failure: str | None = None
+        failure: tuple[str, str] | None = None
         value: T | None = None
         try:
             value = call()
         except (DeviceError, ValueError, nccl.LibraryError, nccl.NcclError, nccl.CudaError) as error:
-            failure = str(error)
+            failure = (str(error), error.origin if isinstance(error, DeviceError) else type(error).__name__)
         failures = self._mpi.allgather(failure)
-        for rank, text in enumerate(failures):
-            if text is not None:
+        for rank, told in enumerate(failures):
+            if told is not None:
                 self._comm.abort()
-                raise DeviceError(f"rank {rank}: {text}")
+                raise DeviceError(f"rank {rank}: {told[0]}", told[1])
         return value  # type: ignore[return-value]  # no failure anywhere, so the call has returned a T
 
 

@@ -13,7 +13,14 @@ from lagom.workload import Workload
 
 
 class DeviceError(RuntimeError):
-    """A run that gave no trustworthy measurement: wrong data, knobs that did not take effect, a rank that failed."""
+    """A run that gave no trustworthy measurement: wrong data, knobs that did not take effect, a rank that failed.
+
+    :param origin: the name of the exception that a rank failed with, "CudaError" or "NcclError"; "" for anything else.
+    """
+
+    def __init__(self, text: str, origin: str = "") -> None:
+        super().__init__(text)
+        self.origin = origin
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives without a rule, alone and in groups, drawn with one seed: run it on a stock and on a patched library with
-NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING, and NCCL logs the same choices.
+"""A program that knows of no knobs: collectives alone and in groups, drawn with one seed.
 
-    mpirun -n 2 python untuned.py SEED CALLS
+mpirun -n 2 python untuned.py SEED CALLS
 """
 
 import random

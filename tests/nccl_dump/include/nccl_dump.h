@@ -13,6 +13,9 @@ struct ncclKernelPlan;
 struct ncclProxyConnector;
 struct ncclProxyOp;
 
+/* From the program, so that buffers and streams have the same name in every run whatever their address and order; it
+ * finds this by dlsym. A communicator is named by its configuration. */
+extern "C" void ncclDumpName(const void* handle, int name);
 /* Right before the kernel is launched. True where it must not be. */
 bool ncclDumpLaunch(struct ncclComm* comm, struct ncclKernelPlan* plan, CUlaunchConfig const* config);
 /* Right before the operation is given to the proxy. True where it must not be. */

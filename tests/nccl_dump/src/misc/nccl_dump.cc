@@ -34,7 +34,17 @@ Dump& dump() {
 
 using namespace ncclDump;
 
-static int ordinal(struct ncclComm* comm) { return dump().comms.of({comm, comm->commHash}); }
+extern "C" __attribute__((visibility("default"))) void ncclDumpName(const void* handle, int name) {
+  std::lock_guard<std::mutex> lock(dump().mutex);
+  dump().names[(uintptr_t)handle] = name;
+}
+
+/* Which communicator, and which of its ranks: one process may hold several. */
+static void addComm(Line& line, struct ncclComm* comm) {
+  line.string("comm", comm->config.commName == nullptr ? "" : comm->config.commName);
+  line.field("rank", comm->rank);
+  line.field("nRanks", comm->nRanks);
+}
 
 bool ncclDumpLaunch(struct ncclComm* comm, struct ncclKernelPlan* plan, CUlaunchConfig const* config) {
   Dump& d = dump();
@@ -45,9 +55,7 @@ bool ncclDumpLaunch(struct ncclComm* comm, struct ncclKernelPlan* plan, CUlaunch
   while (kernel < nKernels && kernels[kernel] != plan->kernelFn) kernel++;
 
   Line line("launch");
-  line.field("comm", ordinal(comm));
-  line.field("rank", comm->rank);
-  line.field("nRanks", comm->nRanks);
+  addComm(line, comm);
   line.field("symmetric", plan->isSymColl);
   line.field("persistent", plan->persistent);
   line.field("kernel", kernel);
@@ -60,7 +68,7 @@ bool ncclDumpLaunch(struct ncclComm* comm, struct ncclKernelPlan* plan, CUlaunch
   line.field("blockY", config->blockDimY);
   line.field("blockZ", config->blockDimZ);
   line.field("sharedMemBytes", config->sharedMemBytes);
-  line.field("stream", d.streams.of(config->hStream));
+  line.field("stream", nameOf((uintptr_t)config->hStream));
   line.openList("attributes");
   for (unsigned i = 0; i < config->numAttrs; i++) {
     line.openItem();
@@ -97,7 +105,7 @@ bool ncclDumpProxyOp(struct ncclComm* comm, struct ncclProxyConnector* connector
   }
 
   Line line("proxy");
-  line.field("comm", ordinal(comm));
+  addComm(line, comm);
   line.string("transport", transport.c_str());
   line.field("toRank", connector->tpRank);
   line.field("toLocalRank", connector->tpLocalRank);
@@ -137,7 +145,7 @@ bool ncclDumpProxyOp(struct ncclComm* comm, struct ncclProxyConnector* connector
   line.field("incWorkCounter", op->incWorkCounter);
   line.field("eActivationMask", op->eActivationMask);
   line.field("taskEventHandle", op->taskEventHandle != nullptr);
-  line.field("rank", op->rank);
+  line.field("opRank", op->rank);
   line.field("peer", op->peer);
   line.field("profilerContext", op->profilerContext != nullptr);
   line.field("workCounter", op->workCounter);

@@ -10,34 +10,27 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 
 namespace ncclDump {
-
-/* Whatever is an address in one run and another in the next, by the order in which it was first seen. */
-template<typename Key>
-class Ordinals {
- public:
-  int of(Key const& key) { return seen_.emplace(key, (int)seen_.size()).first->second; }
-
- private:
-  std::map<Key, int> seen_;
-};
 
 struct Dump {
   std::mutex mutex;
   FILE* file = nullptr;
   bool dry = false;
-  Ordinals<CUdeviceptr> buffers;
-  Ordinals<std::pair<void*, uint64_t>> comms;
-  Ordinals<void*> streams;
+  std::map<uintptr_t, int> names; /* of buffers and streams, as the program gave them */
 
   Dump();
 };
 
 Dump& dump();
 
-/* One line of JSON. A pointer is [n, offset]: the n-th allocation that this process named, and where in it. */
+inline int nameOf(uintptr_t handle) {
+  auto found = dump().names.find(handle);
+  return found == dump().names.end() ? -1 : found->second;
+}
+
+/* One line of JSON. A pointer is [n, offset]: the n-th allocation of the program, and where in it; [-1, offset] where the
+ * program has not named the allocation, so that it is NCCL's own. */
 class Line {
  public:
   explicit Line(const char* kind) { text_ = std::string("{\"kind\":\"") + kind + "\""; }
@@ -55,7 +48,7 @@ class Line {
     if (address == nullptr) {
       text_ += "null";
     } else if (CUPFN(cuMemGetAddressRange)(&base, &size, (CUdeviceptr)address) == CUDA_SUCCESS) {
-      text_ += "[" + std::to_string(dump().buffers.of(base)) + "," + std::to_string((CUdeviceptr)address - base) + "]";
+      text_ += "[" + std::to_string(nameOf(base)) + "," + std::to_string((CUdeviceptr)address - base) + "]";
     } else {
       text_ += "\"no device memory\"";
     }

@@ -10,7 +10,17 @@
 namespace ncclDump {
 namespace {
 
-void addColl(Line& line, struct ncclDevWorkColl const& w, bool collnet) {
+/* What an operation that has no argument would find there is whatever was on NCCL's stack, and so are the bytes beyond
+ * the type of a caller's scalar: neither is ever looked at. */
+void addRedOpArg(Line& line, struct ncclDevWorkColl const& w, struct ncclTaskColl const* task) {
+  if (task->opDev.op == ncclDevSum || task->opDev.op == ncclDevProd) return;
+  int bits = 8*ncclTypeSize(task->datatype);
+  bool scalar = task->opDev.op == ncclDevPreMulSum;
+  if (w.redOpArgIsPtr) line.pointer("redOpArg", (void*)w.redOpArg);
+  else line.field("redOpArg", scalar ? w.redOpArg & (uint64_t(-1) >> (64-bits)) : w.redOpArg);
+}
+
+void addColl(Line& line, struct ncclDevWorkColl const& w, struct ncclTaskColl const* task) {
   line.field("channelLo", w.channelLo);
   line.field("channelHi", w.channelHi);
   line.field("nWarps", w.nWarps);
@@ -28,7 +38,7 @@ void addColl(Line& line, struct ncclDevWorkColl const& w, bool collnet) {
   line.field("recvbuffOffset", w.recvbuffOffset);
   line.pointer("sendbuffRmtAddrs", w.sendbuffRmtAddrs);
   line.pointer("recvbuffRmtAddrs", w.recvbuffRmtAddrs);
-  if (collnet) {
+  if (task->isCollnet) {
     line.field("count", w.collnet.count);
     line.field("chunkCount", w.collnet.chunkCount);
   } else {
@@ -39,12 +49,11 @@ void addColl(Line& line, struct ncclDevWorkColl const& w, bool collnet) {
     line.field("chunkGrainsMid", w.cbd.chunkGrainsMid);
     line.field("chunkGrainsHi", w.cbd.chunkGrainsHi);
   }
-  if (w.redOpArgIsPtr) line.pointer("redOpArg", (void*)w.redOpArg);
-  else line.field("redOpArg", w.redOpArg);
+  addRedOpArg(line, w, task);
 }
 
-void addCollReg(Line& line, struct ncclDevWorkCollReg const& w, bool collnet) {
-  addColl(line, w.coll, collnet);
+void addCollReg(Line& line, struct ncclDevWorkCollReg const& w, struct ncclTaskColl const* task) {
+  addColl(line, w.coll, task);
   line.pointers("dnInputs", w.dnInputs, NCCL_MAX_DIRECT_ARITY+1);
   line.pointers("dnOutputs", w.dnOutputs, NCCL_MAX_DIRECT_ARITY+1);
   line.pointers("upOutputs", w.upOutputs, NCCL_MAX_DIRECT_ARITY+1);
@@ -113,19 +122,18 @@ void addWorks(Line& line, struct ncclComm* comm, struct ncclKernelPlan* plan) {
   line.openList("works");
   for (struct ncclWorkList* node = ncclIntruQueueHead(&plan->workQueue); node != nullptr; node = node->next) {
     bool isColl = node->workType == ncclDevWorkTypeColl || node->workType == ncclDevWorkTypeCollReg;
-    bool collnet = isColl && task != nullptr && task->isCollnet;
     line.openItem();
     line.field("workType", (int)node->workType);
     line.field("uploaded", (int)uploaded(comm, plan, node, offset));
     switch (node->workType) {
     case ncclDevWorkTypeP2p: addP2p(line, *(struct ncclDevWorkP2p*)(node+1)); break;
-    case ncclDevWorkTypeColl: addColl(line, *(struct ncclDevWorkColl*)(node+1), collnet); break;
-    case ncclDevWorkTypeCollReg: addCollReg(line, *(struct ncclDevWorkCollReg*)(node+1), collnet); break;
+    case ncclDevWorkTypeColl: addColl(line, *(struct ncclDevWorkColl*)(node+1), task); break;
+    case ncclDevWorkTypeCollReg: addCollReg(line, *(struct ncclDevWorkCollReg*)(node+1), task); break;
     case ncclDevWorkTypeBcast: addBcast(line, *(struct ncclDevWorkBcast*)(node+1)); break;
     }
     line.closeItem();
     offset += node->size;
-    if (isColl && task != nullptr) task = task->next; /* collectives of both lists are in the same order */
+    if (isColl) task = task->next; /* collectives of both lists are in the same order */
   }
   line.closeList();
 }

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules on a communicator, where the library has any: this program runs with a stock one as well. */
+#ifndef RULES_H_
+#define RULES_H_
+
+#include "ranks.h"
+
+#include "nccl_knobs.h"
+
+#include <dlfcn.h>
+
+inline bool libraryHasKnobs() { return dlsym(RTLD_DEFAULT, "ncclCommSetKnobRules") != nullptr; }
+
+/* Three ways of not tuning a call: rules for all of them that are gone again, rules that match all and set nothing,
+ * rules that match none. */
+inline void setIdleRules(ncclComm_t comm, int way) {
+  auto set = (decltype(&ncclCommSetKnobRules))dlsym(RTLD_DEFAULT, "ncclCommSetKnobRules");
+  if (set == nullptr) return;
+  ncclKnobRule rules[ncclKnobNumCollectives];
+  for (int c = 0; c < ncclKnobNumCollectives; c++) {
+    rules[c] = NCCL_KNOB_RULE_INITIALIZER;
+    rules[c].collective = c;
+    if (way != 1) {
+      rules[c].knobs.algorithm = ncclKnobRing;
+      rules[c].knobs.protocol = ncclKnobSimple;
+      rules[c].knobs.nChannels = 1;
+      rules[c].knobs.nThreads = 128;
+      rules[c].knobs.chunkBytes = 1024;
+    }
+    if (way == 2) rules[c].minBytes = (int64_t)1 << 60;
+  }
+  NCCL(set(comm, rules, ncclKnobNumCollectives));
+  if (way == 0) NCCL(set(comm, nullptr, 0));
+}
+
+#endif

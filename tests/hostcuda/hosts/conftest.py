@@ -86,7 +86,7 @@ def start(program: Callable[[str], Path], build: Path, tmp_path: Path) -> Iterat
             more = {
                 "LD_LIBRARY_PATH": str(library or build),
                 "NCCL_DEBUG": "INFO",
-                "NCCL_DEBUG_SUBSYS": "INIT,P2P,SHM,NET,GRAPH,ENV",
+                "NCCL_DEBUG_SUBSYS": "INIT,P2P,SHM,NET,GRAPH,ENV,ALLOC",
                 **env,
             }
             folder = tmp_path / f"job-{len(list(tmp_path.iterdir()))}"

@@ -13,7 +13,6 @@ from types import MappingProxyType, TracebackType
 from launch import environment
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-SHARED_MEMORY = Path("/dev/shm")
 
 
 class Job:
@@ -34,7 +33,6 @@ class Job:
         self.meet.mkdir(parents=True)
         self.outputs = [folder / f"rank-{rank}.txt" for rank in range(len(environments))]
         self.logs = [folder / f"nccl-{rank}.txt" for rank in range(len(environments))]
-        self.shared_memory_before = shared_memory()
         self.processes = []
         for rank, (own, output) in enumerate(zip(environments, self.outputs, strict=True)):
             place = {
@@ -114,27 +112,9 @@ class Job:
         return [line for line in self.said().splitlines() if line.startswith("rank ")]
 
     def left_in_shared_memory(self) -> list[str]:
-        """Files that this job added to /dev/shm and that no process holds any more."""
-        left = shared_memory() - self.shared_memory_before
-        return sorted(name for name in left if not _held(name))
-
-
-def shared_memory() -> set[str]:
-    return {entry.name for entry in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
-
-
-def _held(name: str) -> bool:
-    """Whether a process has the file mapped or open: jobs beside this one use the same folder."""
-    path = str(SHARED_MEMORY / name)
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            if path in maps.read_text():
-                return True
-            if any(os.readlink(fd) == path for fd in (maps.parent / "fd").iterdir()):
-                return True
-        except OSError:
-            continue
-    return False
+        """Files that NCCL made in /dev/shm, as its own log tells, and that are still there. hostcuda makes none."""
+        made = re.findall(r"shared memory in (/dev/shm/\S+)", self.log())
+        return sorted(name for name in made if Path(name).exists())
 
 
 def transports(job: Job) -> set[str]:

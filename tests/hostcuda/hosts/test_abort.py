@@ -8,7 +8,7 @@ import pytest
 from hostcuda.hosts.conftest import Start
 from hostcuda.hosts.test_communicators import TRANSPORTS
 
-CASES = ("init", "init_at_once", "split", "destroy_after_abort", "again", "shared_child")
+CASES = ("init", "init_at_once", "split", "inside", "finalized", "again", "shared_child")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -28,7 +28,7 @@ CHANGER = {"split": (1, 1), "shrink": (2, 1), "grow": (2, 2)}
 CHANGES = {
     "NCCL_BUFFSIZE=1048576": "NCCL_BUFFSIZE of rank {changer} is '1048576', of rank 0 ''",
     "NCCL_PROTO=LL": "NCCL_PROTO of rank {changer} is 'LL', of rank 0 ''",
-    "LAGOM_PLAN=": "LAGOM_PLAN of rank {changer} has no plan, of rank 0 1 rules",
+    "LAGOM_PLAN=": "LAGOM_PLAN of rank {changer} has no plan, of rank 0 1 rule, digest",
 }
 
 
@@ -54,3 +54,11 @@ def test_ranks_of_a_child_are_compared(start: Start, plan: str, maker: str, chan
 
 def test_a_communicator_in_the_making_takes_no_rules(start: Start) -> None:
     start("children", "in_progress", 2).succeed()
+
+
+def test_half_an_operation_is_no_record(start: Start) -> None:
+    job = start("children", "aborted_operation", 3, env={"NCCL_ALGO": "ring", "NCCL_PROTO": "Simple"})
+    job.succeed()
+    told = [line for line in job.lines() if "issued" in line]
+    assert told[0] == "rank 0: issued 2, read 2, lost 0, pending 0"
+    assert {line.partition(": ")[2] for line in told[1:]} == {"issued 3, read 2, lost 1, pending 0"}

@@ -89,6 +89,18 @@ def test_every_layout(start: Start, layout: Layout) -> None:
     run(start, layout)
 
 
+def test_hosts_of_one_process_and_several_devices(start: Start) -> None:
+    hosts, devices = 2, 2
+    job = start(
+        "collectives",
+        "threads",
+        [{"NCCL_HOSTID": f"host-{host}"} for host in range(hosts)],
+        env={"DEVICES": str(devices), "COUNTS": "3,65537", "NCCL_ALGO": "ring", "NCCL_SOCKET_IFNAME": "lo"},
+    )
+    assert job.succeed().count("calls right") == hosts * devices
+    assert transports(job) == {"P2P", "NET/Socket"}
+
+
 def test_modelled_times_do_not_depend_on_the_machine(start: Start) -> None:
     """What crosses a socket is not modelled (see docs/clock.md), but times are the same every time."""
     layout = Layout(3, 2, "P2P", "ring", "Simple")

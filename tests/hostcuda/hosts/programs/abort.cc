@@ -69,7 +69,7 @@ CASE(split) {
   abort_in_time(parent);
 }
 
-CASE(destroy_after_abort) {
+CASE(inside) {
   ncclComm_t comm = init();
   cudaStream_t stream = new_stream();
   Collectives(comm, stream).all_reduce(1000);
@@ -79,6 +79,13 @@ CASE(destroy_after_abort) {
   OK(cudaStreamSynchronize(stream));
   OK(ncclCommAbort(nullptr));
   OK(ncclCommDestroy(nullptr));
+}
+
+CASE(finalized) {
+  ncclComm_t comm = init();
+  Collectives(comm, new_stream()).all_reduce(1000);
+  OK(ncclCommFinalize(comm));
+  abort_in_time(comm);
 }
 
 // A communicator made anew after an abort, on the same devices and streams.
@@ -124,8 +131,8 @@ CASE(shared_child) {
 
 namespace {
 
-// A rank in a collective that cannot end, because rank 0 waits for the launcher first.
-void inside() {
+// A rank in a collective that cannot end, because rank 0 does not join it.
+void stuck() {
   ncclComm_t comm = init();
   cudaStream_t stream = new_stream();
   Collectives(comm, stream).all_reduce(1000);
@@ -138,19 +145,19 @@ void inside() {
 }  // namespace
 
 CASE(signalled) {
-  inside();
+  stuck();
   for (;;) nap(1000);
 }
 
 CASE(handled) {  // a program that has a handler of its own ends as it likes
   std::signal(SIGTERM, [](int) { std::_Exit(42); });
-  inside();
+  stuck();
   for (;;) nap(1000);
 }
 
-CASE(returns) { inside(); }
+CASE(returns) { stuck(); }
 CASE(exits_at_once) {
-  inside();
+  stuck();
   meet("about to exit");
   std::_Exit(0);
 }

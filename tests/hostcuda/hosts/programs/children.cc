@@ -173,4 +173,37 @@ CASE(in_progress) {
   OK(ncclCommDestroy(comm));
 }
 
+// Two operations and one that is given up half-way: that one is no record, but lost.
+CASE(aborted_operation) {
+  ncclComm_t comm = init(), alone = nullptr;
+  OK(ncclCommCountersEnable(comm, 1));
+  use(comm);
+  use(comm);
+  Buffer data(1 << 18);
+  if (kRank != 0) {
+    OK(ncclAllReduce(data.data(), data.data(), 1 << 18, ncclFloat, ncclSum, comm, stream()));
+    nap(50);
+    GIVES(cudaErrorNotReady, cudaStreamQuery(stream()));
+  }
+  meet("hanging");
+  // After a revoke the communicator lives on and can be asked.
+  OK(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT));
+  OK(cudaStreamSynchronize(stream()));
+  std::vector<ncclOpRecord> records(4);
+  records[0].size = sizeof(ncclOpRecord);
+  records[0].version = NCCL_OP_RECORD_VERSION;
+  int count = 0;
+  OK(ncclCommCountersRead(comm, records.data(), 4, &count));
+  CHECK(count == 2 && records[0].count == kCount && records[1].count == kCount);
+  ncclCountersStatus status{};
+  status.size = sizeof status;
+  status.version = NCCL_COUNTERS_STATUS_VERSION;
+  OK(ncclCommCountersStatus(comm, &status));
+  say("rank %d: issued %d, read %d, lost %d, pending %d", kRank, int(status.issued), int(status.read), int(status.lost),
+      int(status.pending));
+  OK(ncclCommSplit(comm, kRank, 0, &alone, nullptr));
+  OK(ncclCommDestroy(alone));
+  OK(ncclCommDestroy(comm));
+}
+
 int main(int argc, char** argv) { return run_case(argc, argv); }

@@ -25,6 +25,28 @@ CASE(every) {
   OK(ncclCommDestroy(comm));
 }
 
+// The same with several devices a process, a thread each.
+CASE(threads) {
+  const int devices = number("DEVICES"), ranks = kRanks * devices;
+  const ncclUniqueId id = unique_id();
+  std::vector<std::thread> threads;
+  for (int device = 0; device < devices; ++device) {
+    threads.emplace_back([=] {
+      OK(cudaSetDevice(device));
+      ncclComm_t comm;
+      OK(ncclCommInitRank(&comm, ranks, id, kRank * devices + device));
+      cudaStream_t stream;
+      OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      Collectives collectives(comm, stream);
+      for (const size_t count : counts()) collectives.every(count);
+      say("rank %d: device %d: %d calls right", kRank, device, collectives.checked());
+      OK(cudaStreamDestroy(stream));
+      OK(ncclCommDestroy(comm));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // The modelled times of a fixed sequence of calls, as events tell them.
 CASE(times) {
   ncclComm_t comm = init();

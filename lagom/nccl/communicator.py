@@ -18,6 +18,7 @@ from .one_sided import OneSided
 from .point_to_point import PointToPoint
 from .properties import MemoryUse, Properties, memory_use, properties
 from .reductions import ReductionOp
+from .registration import Registration, Window
 from .ruled import Ruled
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Communicator(Collectives, PointToPoint, OneSided, Ruled):
         self._facts: tuple[int, int, int] | None = None
         # NCCL writes to the handles of children that are still being made.
         self._unborn: list[_native.CommHandle] = []
+        self._known: list[Registration | Window] = []
         self.counters = Counters(handle)
         keep(handle)
         if parent is not None and not blocking:
@@ -162,6 +164,8 @@ class Communicator(Collectives, PointToPoint, OneSided, Ruled):
         if not self._blocking and self._handle.alive:
             # NCCL refuses while something is in progress, and leaves a group open then.
             self.wait_ready()
+        if self._handle.alive:
+            self._forget_memory()
         self._handle.destroy()
         self._end()
 

@@ -29,12 +29,18 @@ class Wait:
 class OneSided(Calls):
     """Registered memory, windows, put and signal."""
 
+    # Held until the end, also where the program has dropped them: NCCL still has their addresses.
+    _known: list[Registration | Window]
+
     def register(self, memory: Any) -> Registration:
         """Let NCCL prepare ``memory`` for calls without copies; on every rank, with whatever memory it will use.
 
-        Whether it did is in :attr:`Registration.active`.
+        Whether it did is in :attr:`Registration.active`. Of a send and its receive both memories must be registered, or
+        none: NCCL 2.29 does not compare, and the data would be wrong.
         """
-        return Registration(self._handle, self._memory(memory, "memory", written=True))
+        registration = Registration(self._handle, self._memory(memory, "memory", written=True))
+        self._known.append(registration)
+        return registration
 
     def window(self, memory: Any, *, symmetric: bool = True, strict_ordering: bool = False) -> Window:
         """Make ``memory`` of all ranks one window; call it on every rank with the same size.
@@ -48,7 +54,22 @@ class OneSided(Calls):
             raise ValueError("window: memory has 0 elements")
         if argument.address % _WINDOW_ALIGNMENT:
             raise ValueError(f"window: memory at 0x{argument.address:x}; a multiple of {_WINDOW_ALIGNMENT} is needed")
-        return Window(self._handle, self.size, argument, symmetric=symmetric, strict_ordering=strict_ordering)
+        made = Window(self._handle, self.size, argument, symmetric=symmetric, strict_ordering=strict_ordering)
+        self._known.append(made)
+        return made
+
+    def _forget_memory(self) -> None:
+        """Wait for the device and give back what is still registered: NCCL 2.29 crashes where a communicator is
+        destroyed with such buffers."""
+        registrations = [known for known in self._known if isinstance(known, Registration) and known.active]
+        if registrations:
+            before = _native.current_device()
+            _native.set_device(self.device)
+            _native.device_synchronize()
+            _native.set_device(before)
+        for registration in registrations:
+            registration.close()
+        self._known.clear()
 
     def put_signal(
         self,

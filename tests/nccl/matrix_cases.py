@@ -43,11 +43,12 @@ class Case(NamedTuple):
     dtype: str
     op: str | None
     size: int | str
+    salt: int = 0
 
     @property
     def number(self) -> int:
         """The same for the same case everywhere; chooses root, place and alignment."""
-        return zlib.crc32(f"{self.path} {self.dtype} {self.op} {self.size}".encode())
+        return zlib.crc32(f"{self.path} {self.dtype} {self.op} {self.size} {self.salt}".encode())
 
     @property
     def in_place(self) -> bool:
@@ -88,8 +89,8 @@ def batches(cases: list[Case], ranks: int, room_bytes: int) -> Iterator[list[Cas
 class Arena:
     """Device memory with its image on the host, which is the memory itself where the two share it."""
 
-    def __init__(self, nbytes: int) -> None:
-        self.memory = nccl.empty(nbytes, "uint8")
+    def __init__(self, nbytes: int, *, by_nccl: bool = False) -> None:
+        self.memory = (nccl.mem_alloc if by_nccl else nccl.empty)(nbytes, "uint8")
         self._shared = nccl.library().hostcuda
         self.image: Array = self.memory.numpy() if self._shared else np.empty(nbytes, np.uint8)
         self._used = 0

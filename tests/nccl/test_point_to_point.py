@@ -144,9 +144,18 @@ def test_registered_memory(comm: nccl.Communicator, stream: nccl.Stream) -> None
 
 
 def test_a_communicator_takes_its_registrations_along(hostcuda: nccl.Library, world: Any) -> None:
+    count = 1 << 18
     with nccl.init(world) as comm:
-        registration = comm.register(nccl.mem_alloc(4096))
+        mine, got = nccl.mem_alloc(count, "int32"), nccl.mem_alloc(count, "int32")
+        # Both sides of a send: NCCL needs that, and crashes where a communicator is destroyed with them.
+        registration = comm.register(mine)
+        comm.register(got)
         op = comm.pre_mul_sum(2, "float32")
+        mine.from_host(np.arange(count) + comm.rank)
+        with nccl.group():
+            comm.send(mine, (comm.rank + 1) % comm.size)
+            comm.recv(got, (comm.rank - 1) % comm.size)
+        assert (got.to_host() == np.arange(count) + (comm.rank - 1) % comm.size).all()
     registration.close()
     op.destroy()
 

@@ -66,6 +66,8 @@ class Case(NamedTuple):
 
 
 def possible(path: str, dtype: str, op: str | None) -> bool:
+    if path == "pat":
+        return op not in ("avg", "mulsum")  # "doesn't support scaling yet" (NCCL 2.29.7, updateCollCostTable)
     return op is None or not path.startswith("nvls") or dtype in NVLS.get(op, ())
 
 

@@ -23,7 +23,9 @@ DTYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
     "float8_e4m3fn", "float8_e5m2",
 )  # fmt: skip
-FUNCTIONS = "AllReduce (Sum|MinMax) * (NVLS|NVLS_TREE) *|AllGather (NVLS|PAT) *|ReduceScatter * * (NVLS|PAT) *"
+FUNCTIONS = (
+    "AllReduce (Sum|MinMax) * (NVLS|NVLS_TREE) *|AllGather (NVLS|PAT) *|ReduceScatter (Sum|Prod|MinMax) * (NVLS|PAT) *"
+)
 # What scripts/test-functions has for the ring.
 BUILT_TYPES = ("int32", "uint32", "float16", "bfloat16", "float32", "float64")
 BUILT_OPS = ("sum", "max", "min", "avg", "mulsum")
@@ -136,6 +138,14 @@ def test_registered_nvls(capsys: pytest.CaptureFixture[str], tmp_path: Path, see
     used = len(re.findall(r"rank 0 (?:successfully registered|reuse registered) NVLS", said.log))
     assert used >= said.ran  # and two collectives after registering anew
     assert said.log.count("NVLS deregistered buffer") >= 3
+
+
+def test_nvls_with_memory_that_cannot_be_bound(capsys: pytest.CaptureFixture[str], tmp_path: Path, seed: int) -> None:
+    """Registered memory of cudaMalloc: NCCL copies through its own buffers, as without registering."""
+    environment = {**H100, "LAGOM_NCCL": str(host_build(FUNCTIONS, arch=900)), "NCCL_ALGO": "NVLS"}
+    words = [*arguments("nvls", 6, seed), "--register", "cuda", "--possible-only"]
+    said = launch(capsys, tmp_path, 2, words, environment, 200)
+    assert "failed to NVLS register" in said.log and "registered NVLS" not in said.log
 
 
 @pytest.mark.usefixtures("hostcuda")

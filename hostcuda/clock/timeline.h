@@ -157,5 +157,7 @@ class Timeline {
 // aligned, empty, or overlaps a registered one; remove returns false where nothing starts at `base`.
 void register_device_times(void* base, std::size_t bytes);
 bool unregister_device_times(void* base);
+// All ranges that begin in memory which is given back.
+void forget_device_times(std::uint64_t address, std::size_t bytes);
 
 }  // namespace hostcuda::clock

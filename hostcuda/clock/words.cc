@@ -49,6 +49,13 @@ bool unregister_device_times(void* base) {
   return ranges().erase(static_cast<std::uint64_t*>(base)) != 0;
 }
 
+void forget_device_times(std::uint64_t address, std::size_t bytes) {
+  const std::lock_guard lock(g_mutex);
+  auto* const end = reinterpret_cast<std::uint64_t*>(address + bytes);
+  const auto first = ranges().lower_bound(reinterpret_cast<std::uint64_t*>(address));
+  ranges().erase(first, ranges().lower_bound(end));
+}
+
 void correct_device_times(const std::vector<PlacedLaunch>& launches) {
   const std::lock_guard lock(g_mutex);
   if (launches.empty() || ranges().empty()) return;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <string>
 
 #include "driver/driver.h"
@@ -37,6 +38,9 @@ const EntryPoint kEntryPoints[] = {
     LATEST(cuCtxDestroy, 4000),
     LATEST(cuCtxGetCurrent, 4000),
     LATEST(cuCtxGetDevice, 2000),
+    LATEST(cuCtxGetStreamPriorityRange, 5050),
+    LATEST(cuCtxPopCurrent, 4000),
+    LATEST(cuCtxPushCurrent, 4000),
     LATEST(cuCtxSetCurrent, 4000),
     LATEST(cuCtxSynchronize, 2000),
     LATEST(cuDeviceCanAccessPeer, 4000),
@@ -96,10 +100,17 @@ const EntryPoint kEntryPoints[] = {
     LATEST(cuMemAlloc, 3020),
     LATEST(cuMemAllocAsync, 11020),
     LATEST(cuMemAllocFromPoolAsync, 11020),
+    LATEST(cuMemAllocHost, 3020),
+    LATEST(cuMemcpy, 4000),
     LATEST(cuMemcpyAsync, 4000),
+    LATEST(cuMemcpyDtoD, 3020),
     LATEST(cuMemcpyDtoDAsync, 3020),
+    LATEST(cuMemcpyDtoH, 3020),
     LATEST(cuMemcpyDtoHAsync, 3020),
+    LATEST(cuMemcpyHtoD, 3020),
     LATEST(cuMemcpyHtoDAsync, 3020),
+    LATEST(cuMemcpyPeer, 4000),
+    LATEST(cuMemcpyPeerAsync, 4000),
     LATEST(cuMemCreate, 10020),
     LATEST(cuMemExportToShareableHandle, 10020),
     LATEST(cuMemFree, 3020),
@@ -112,6 +123,8 @@ const EntryPoint kEntryPoints[] = {
     LATEST(cuMemGetHandleForAddressRange, 11070),
     LATEST(cuMemGetInfo, 3020),
     LATEST(cuMemHostAlloc, 2020),
+    LATEST(cuMemHostRegister, 6050),
+    LATEST(cuMemHostUnregister, 4000),
     LATEST(cuMemImportFromShareableHandle, 10020),
     LATEST(cuMemMap, 10020),
     LATEST(cuMemPoolCreate, 11020),
@@ -124,6 +137,7 @@ const EntryPoint kEntryPoints[] = {
     LATEST(cuMemRelease, 10020),
     LATEST(cuMemRetainAllocationHandle, 11000),
     LATEST(cuMemSetAccess, 10020),
+    LATEST(cuMemsetD8, 3020),
     LATEST(cuMemsetD8Async, 3020),
     LATEST(cuMemUnmap, 10020),
     LATEST(cuModuleGetFunction, 2000),
@@ -139,6 +153,7 @@ const EntryPoint kEntryPoints[] = {
     LATEST(cuMulticastGetGranularity, 12010),
     LATEST(cuMulticastUnbind, 12010),
     LATEST(cuPointerGetAttribute, 4000),
+    LATEST(cuPointerGetAttributes, 7000),
     LATEST(cuStreamAddCallback, 5000),
     LATEST(cuStreamBatchMemOp, 11070),
     LATEST(cuStreamBeginCapture, 10010),
@@ -148,6 +163,11 @@ const EntryPoint kEntryPoints[] = {
     LATEST(cuStreamDestroy, 4000),
     LATEST(cuStreamEndCapture, 10000),
     LATEST(cuStreamGetCaptureInfo, 12030),
+    LATEST(cuStreamGetCtx, 9020),
+    LATEST(cuStreamGetDevice, 12080),
+    LATEST(cuStreamGetFlags, 5050),
+    LATEST(cuStreamGetId, 12000),
+    LATEST(cuStreamGetPriority, 5050),
     LATEST(cuStreamIsCapturing, 10000),
     LATEST(cuStreamQuery, 2000),
     LATEST(cuStreamSynchronize, 2000),
@@ -181,13 +201,34 @@ void* find(const char* name, int version, CUdriverProcAddressQueryResult* status
   return best == nullptr ? nullptr : best->function;
 }
 
+// NVIDIA's own runtime works with tables of NVIDIA's driver that are in no documentation. Says so once, and who it is.
+void refuse_foreign_runtime(const void* caller) {
+  static std::once_flag told;
+  std::call_once(told, [caller] {
+    Dl_info info{};
+    const bool known = ::dladdr(caller, &info) != 0 && info.dli_fname != nullptr;
+    rt::complain("%s holds NVIDIA's own CUDA runtime (cudart_static?), which works with NVIDIA's driver only; link it with "
+                 "hostcuda's libcudart instead (g++: -lcudart, nvcc: -cudart shared)",
+                 known ? info.dli_fname : "this program");
+  });
+}
+
 }  // namespace
 
 HC_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint64_t,
                                     CUdriverProcAddressQueryResult* status) {
   if (name == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // That runtime's first question, and nobody else's.
+  if (*name == '\0') refuse_foreign_runtime(__builtin_return_address(0));
   *function = find(name, version, status);
   return *function != nullptr || status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+// How such a runtime before CUDA 11.3 began.
+HC_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  refuse_foreign_runtime(__builtin_return_address(0));
+  if (table != nullptr) *table = nullptr;
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 HC_EXPORT cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,

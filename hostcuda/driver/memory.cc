@@ -2,6 +2,8 @@
 // The driver's memory: virtual memory management, questions about pointers, and what it shares with the runtime.
 #include "runtime/memory.h"
 
+#include <cstring>
+
 #include "driver/driver.h"
 #include "runtime/multicast.h"
 
@@ -34,6 +36,21 @@ void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 bool is_mapped(CUdeviceptr address) {
   const rt::MemoryKind kind = rt::memory_at(pointer(address)).kind;
   return kind == rt::MemoryKind::vmm || kind == rt::MemoryKind::multicast;
+}
+
+// How much of its target the answer to an attribute takes.
+std::size_t attribute_bytes(CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return 8;
+    default: return 4;
+  }
 }
 
 }  // namespace
@@ -200,6 +217,20 @@ HC_EXPORT CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attrib
   }
 }
 
+HC_EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values,
+                                          CUdeviceptr address) {
+  if (attributes == nullptr || values == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  // What is no memory of CUDA's has attributes of zero here, where the single question is an error.
+  const bool known = rt::memory_at(pointer(address)).kind != rt::MemoryKind::none;
+  for (unsigned i = 0; i < count; ++i) {
+    if (values[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::uint64_t value = 0;  // as large as any attribute
+    if (known && cuPointerGetAttribute(&value, attributes[i], address) != CUDA_SUCCESS) value = 0;
+    std::memcpy(values[i], &value, attribute_bytes(attributes[i]));
+  }
+  return CUDA_SUCCESS;
+}
+
 HC_EXPORT CUresult cuMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return quietly([&] { return cudaMemGetInfo(free_bytes, total_bytes); });
 }
@@ -217,6 +248,14 @@ HC_EXPORT CUresult cuMemFree(CUdeviceptr address) { return quietly([&] { return 
 HC_EXPORT CUresult cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
   return quietly([&] { return cudaHostAlloc(address, bytes, flags); });
 }
+
+HC_EXPORT CUresult cuMemAllocHost(void** address, std::size_t bytes) { return cuMemHostAlloc(address, bytes, 0); }
+
+HC_EXPORT CUresult cuMemHostRegister(void* address, std::size_t bytes, unsigned flags) {
+  return quietly([&] { return cudaHostRegister(address, bytes, flags); });
+}
+
+HC_EXPORT CUresult cuMemHostUnregister(void* address) { return quietly([&] { return cudaHostUnregister(address); }); }
 
 HC_EXPORT CUresult cuMemFreeHost(void* address) { return quietly([&] { return cudaFreeHost(address); }); }
 

@@ -6,17 +6,21 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <string>
 
 namespace hostcuda::rt {
 
 // What each host thread has of its own. libnccl keeps its thread-local data in the static TLS block, so this library has to
 // as well and must take little of it: one small object, found with the initial-exec model.
+inline constexpr int kMostPushedContexts = 16;
 struct ThreadState {
   int device;               // the program's number of the current device
   cudaError_t last_error;
   bool helper;              // see hostcudaHelperThread
   int capture_mode;         // see cudaThreadExchangeStreamCaptureMode
+  int pushed;               // see cuCtxPushCurrent: how many of `below` are in use, the devices to go back to
+  std::int16_t below[kMostPushedContexts];
 };
 extern thread_local ThreadState t_state __attribute__((tls_model("initial-exec")));
 

@@ -29,6 +29,10 @@ const Kernel* launchable(const void* symbol) {
   const Kernel* kernel = find_kernel(symbol);
   if (kernel == nullptr) {
     complain("kernel %s is not known: it was not compiled for hostcuda", kernel_name(symbol).c_str());
+  } else if (kernel->gpu_code) {
+    complain("kernel %s is GPU code compiled by nvcc, and hostcuda runs NCCL's kernels only: no program's own",
+             kernel->name.c_str());
+    return nullptr;
   } else if (kernel->entry == nullptr) {
     complain("kernel %s is not in this build", kernel->name.c_str());
     return nullptr;
@@ -62,6 +66,14 @@ const Kernel* find_kernel(const void* symbol) {
   std::lock_guard<std::mutex> guard(g_kernels_lock);
   const auto found = kernels().find(symbol);
   return found == kernels().end() ? nullptr : &found->second;
+}
+
+void register_gpu_code(const void* symbol, std::string name) {
+  Kernel kernel;
+  kernel.name = std::move(name);
+  kernel.gpu_code = true;
+  std::lock_guard<std::mutex> guard(g_kernels_lock);
+  kernels()[symbol] = std::move(kernel);
 }
 
 std::string kernel_name(const void* symbol) {

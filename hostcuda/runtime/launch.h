@@ -16,7 +16,8 @@ namespace hostcuda::rt {
 struct Kernel {
   const void* symbol = nullptr;
   std::string name;
-  void (*entry)(const void* args) = nullptr;  // null: known by name only, left out of this build
+  void (*entry)(const void* args) = nullptr;  // null: known by name only, left out of this build or for a GPU only
+  bool gpu_code = false;
   std::size_t args_bytes = 0;
   unsigned max_threads = 0, registers = 0;
   std::size_t static_shared_bytes = 0;
@@ -24,6 +25,8 @@ struct Kernel {
 
 // The kernel of an address that programs launch, or nullptr.
 const Kernel* find_kernel(const void* symbol);
+// A kernel that nvcc compiled: known by name, so that its launch can be refused.
+void register_gpu_code(const void* symbol, std::string name);
 // What to call an address in a message, known or not.
 std::string kernel_name(const void* symbol);
 

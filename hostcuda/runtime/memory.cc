@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 
+#include "clock/timeline.h"
 #include "runtime/error.h"
 #include "runtime/machine.h"
 #include "runtime/multicast.h"
@@ -189,6 +190,7 @@ cudaError_t release(void* address, MemoryKind kind) {
     state().entries.erase(found);
   }
   const auto at = reinterpret_cast<std::uint64_t>(address);
+  clock::forget_device_times(at, entry.bytes);
   set_owner(at, entry.bytes, kOwnerNone);
   give_file_pages(at - kWindowBase, entry.bytes, entry.device);
   return cudaSuccess;

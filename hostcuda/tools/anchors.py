@@ -398,6 +398,46 @@ _INIT_CC = (
         1,
         "hostcuda counts the launches of a communicator no longer than it lives",
     ),
+    Edit(
+        "static ncclResult_t devCommSetup(ncclComm_t comm) {\n",
+        '#include "hostcuda_helper.h"\nstatic ncclResult_t devCommSetup(ncclComm_t comm) {\n',
+        1,
+        "for the lines below",
+    ),
+    Edit(
+        "  tmpCommAndChans.comm.workCompleted = comm->profiler.workCompleted;\n",
+        "  tmpCommAndChans.comm.workCompleted = comm->profiler.workCompleted;\n"
+        "  if (ncclProfilerPluginLoaded()) {\n"
+        "    hostcudaHoldsDeviceTimes(comm->profiler.workStarted, MAXCHANNELS);\n"
+        "    hostcudaHoldsDeviceTimes(comm->profiler.workCompleted, MAXCHANNELS);\n"
+        "  }\n",
+        1,
+        "kernels store times there for profilers",
+    ),
+)
+
+_PROFILER_CC = (
+    Edit(
+        "static ncclResult_t profilerProxyProgress(",
+        '#include "hostcuda_helper.h"\n'
+        "// A communicator that ends waits for nothing more: whoever never synchronized gets times as they were stored.\n"
+        "static bool isTold(const struct ncclProxyState* state, const struct ncclDevProfiler& seen, uint64_t base) {\n"
+        "  const auto& event = seen.data[base%MAX_PROFILER_EVENTS_PER_CHANNEL];\n"
+        "  return base <= event.counter && (hostcudaTimeIsKnown(event.timestamp) || state->progressState.stop);\n"
+        "}\n\n"
+        "static ncclResult_t profilerProxyProgress(",
+        1,
+        "an event is told once its time is known",
+    ),
+    *(
+        Edit(
+            f"sub->base <= {array}[sub->channelId].data[sub->base%MAX_PROFILER_EVENTS_PER_CHANNEL].counter)",
+            f"isTold(proxyState, {array}[sub->channelId], sub->base))",
+            1,
+            "as above",
+        )
+        for array in ("workStarted", "workCompleted")
+    ),
 )
 
 _GENERATE_PY = (
@@ -425,6 +465,7 @@ EDITS: dict[str, tuple[Edit, ...]] = {
     "src/enqueue.cc": _ENQUEUE_CC,
     "src/init.cc": _INIT_CC,
     "src/proxy.cc": _PROXY_CC,
+    "src/transport/profiler.cc": _PROFILER_CC,
 }
 
 FUNCTIONS: dict[str, tuple[Function, ...]] = {

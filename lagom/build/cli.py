@@ -81,6 +81,7 @@ def build(args: argparse.Namespace) -> int:
         raise BuildError("--functions: the pattern is empty; leave the option out for all functions")
     if args.resources and (args.flavour != "cuda" or args.stock or args.target != ["all"]):
         raise BuildError("--resources: only with --flavour cuda, without --stock and --target")
+    FLAVOURS[args.flavour].require_machine()
     request = Request(
         source=fetch.pristine(args.source),
         arch=args.arch[0],

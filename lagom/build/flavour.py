@@ -108,6 +108,7 @@ class Build(ABC):
                     return self.work
                 self._publish()
                 done = self.finished
+        self.refresh(done)
         if make_current and self.request.series == patch.OWN:
             cache.point(cache.current(self.flavour), done)
         return done
@@ -166,6 +167,13 @@ class Build(ABC):
                 folder, own = f"host-{self.functions_key}", [*own, f'-DLAGOM_BUILD_DIGEST="{self.key}"']
             objects.append(self.compile(ninja, f"{folder}/{name}.o", f"tree/src/{name}", own))
         return objects
+
+    @classmethod  # noqa: B027 (most flavours take any machine)
+    def require_machine(cls) -> None:
+        """BuildError where this flavour cannot run on the machine, before anything is fetched."""
+
+    def refresh(self, folder: Path) -> None:  # noqa: B027 (most flavours need nothing)
+        """Mend what a finished build, maybe of another checkout, says about places outside of it."""
 
     # What a flavour adds.
 

@@ -42,7 +42,9 @@ def main() -> int:
         if low := [arch for arch in found if arch < FIRST_ARCH]:
             raise BuildError(f"compute capability {low[0] / 100:.1f}: Lagom's kernels need 8.0 or higher")
         if len(set(found)) > 1:
-            raise BuildError(f"GPUs of several generations ({', '.join(map(str, found))}): CUDA_VISIBLE_DEVICES chooses")
+            raise BuildError(
+                f"GPUs of several generations ({', '.join(map(str, found))}): CUDA_VISIBLE_DEVICES chooses"
+            )
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 """The host flavour: NCCL's own host and device code compiled with g++ against hostcuda, for machines with no GPU."""
 
 import json
+import platform
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ class HostBuild(Build):
     flavour = "host"
 
     def __init__(self, request: Request) -> None:
+        self.require_machine()
         if request.arch not in ARCHITECTURES:
             raise BuildError(f"arch {request.arch}: hostcuda models {', '.join(map(str, ARCHITECTURES))}")
         if len(request.archs) > 1:
@@ -34,6 +36,15 @@ class HostBuild(Build):
         self.headers = tools.cuda_headers()
         self.flags = json.loads((room("hostcuda") / "tools" / "flags.json").read_text())
         super().__init__(request)
+
+    @classmethod
+    def require_machine(cls) -> None:
+        machine = platform.machine()
+        if machine not in ("x86_64", "AMD64"):
+            raise BuildError(
+                f"this machine is {machine}, and hostcuda runs on x86-64 only: NCCL's protocols rely on the order in"
+                " which it stores, and device threads switch in its assembly"
+            )
 
     def default_functions(self) -> tuple[str, ...]:
         return functions.default(self.request.arch)
@@ -169,6 +180,11 @@ class HostBuild(Build):
         for name in ("gpus", "machines"):
             if (self.work / "hostcuda" / name).is_dir():
                 shutil.copytree(self.work / "hostcuda" / name, folder / "share" / "hostcuda" / name)
+
+    def refresh(self, folder: Path) -> None:
+        # Beside nccl.h, so that one folder has all that a program needs to be compiled. The headers lie in the
+        # environment of whoever asked last.
+        cache.point(folder / "cuda-include", self.headers.folder)
 
     def description(self) -> dict[str, object]:
         return {"cuda_headers": self.headers.version}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host build as a process: identity, interruption, two at once, and finding what is already there."""
 
+import argparse
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lagom.build import cache, fetch, flavour, functions, host, rooms
+from lagom.build import cache, cli, fetch, flavour, functions, host, rooms
 from lagom.build.errors import BuildError
 
 ONE = ("AllGather RING SIMPLE",)
@@ -146,6 +147,27 @@ def test_the_key_follows_what_decides_the_result(
 def test_an_architecture_that_is_not_modelled(source: Path) -> None:
     with pytest.raises(BuildError, match="arch 750: hostcuda models 800, 900, 1000"):
         host.HostBuild(flavour.Request(source, arch=750))
+
+
+def test_headers_beside_the_library(own_cache: Path, source: Path) -> None:
+    """The link leads into the environment of whoever asked last, even where nothing was built."""
+    build = host.HostBuild(flavour.Request(source, functions=ONE))
+    folder = finished(own_cache, build, build.key, ONE)
+    (folder / "cuda-include").symlink_to("/nowhere")
+    build.run()
+    assert (folder / "cuda-include" / "cuda.h").is_file()
+
+
+def test_another_processor(source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said before anything is fetched or built."""
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr(fetch, "pristine", lambda *_: pytest.fail("fetched"))
+    with pytest.raises(BuildError, match="this machine is aarch64, and hostcuda runs on x86-64 only"):
+        host.HostBuild(flavour.Request(source))
+    arguments = argparse.ArgumentParser()
+    cli.add_build_options(arguments)
+    with pytest.raises(BuildError, match="aarch64"):
+        cli.build(arguments.parse_args([]))
 
 
 @pytest.mark.parametrize(

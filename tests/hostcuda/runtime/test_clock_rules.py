@@ -15,6 +15,7 @@ CASES = [
     "done_events_still_order_time",
     "default_stream_orders_time",
     "wrong_descriptions",
+    "freed_ranges_are_forgotten",
 ]
 
 

@@ -53,9 +53,26 @@ def test_bridged_pairs(run: Run) -> None:
     assert [re.findall(r"to (\S+),", line)[0] for line in nvml] == [bus_ids[i ^ 1] for i in range(8)]
 
 
-@pytest.mark.parametrize("case", ["entry_points", "refused_by_name", "libcuda"])
+DRIVER = [
+    "entry_points",
+    "refused_by_name",
+    "libcuda",
+    "plain_names",
+    "contexts_are_a_stack",
+    "streams_tell_of_themselves",
+    "driver_copies",
+    "driver_pools",
+]
+
+
+@pytest.mark.parametrize("case", DRIVER)
 def test_driver(run: Run, case: str) -> None:
     run("ask", case)
+
+
+def test_nvidias_own_runtime_is_told_once(run: Run) -> None:
+    (line,) = complaints(run("ask", "foreign_runtime"))
+    assert "/ask holds NVIDIA's own CUDA runtime" in line and "-lcudart" in line
 
 
 def test_more_ranks_than_devices(run: Run) -> None:

@@ -61,6 +61,13 @@ CASES = {
         grid.dynamic_shared_bytes = 64;
         CHECK(!finish(std::move(grid)).failed);
     """,
+    "global_addresses_are_pointers": """
+        static const int seven = 7;
+        launch([] {
+          CHECK(__cvta_global_to_generic(__cvta_generic_to_global(&seven)) == &seven);
+          CHECK(__ldg(&seven) == 7);
+        }, 1, 1);
+    """,
     "only_the_system_fence_costs_time": """
         GridSpec grid = spec([] {
           __threadfence_block(); __threadfence();

@@ -80,6 +80,16 @@ CASES = {
     "lanes_that_returned_are_not_waited_for": """
         launch([] { if (lane() >= 8) return; CHECK(__ballot_sync(~0u, 1) == 0xffu); });
     """,
+    "active_lanes": """
+        launch([] {
+          CHECK(__activemask() == (tid() < 32 ? ~0u : 0xfffffu));
+          __syncwarp();
+          if (lane() % 2) return;
+          __syncwarp();  // by then the others have returned
+          CHECK(__activemask() == (tid() < 32 ? 0x55555555u : 0x55555u));
+          __syncwarp();
+        }, 1, 52);
+    """,
     "part_of_a_warp": """
         launch([] {
           unsigned mask = lane() < 16 ? 0xffffu : 0xffff0000u;

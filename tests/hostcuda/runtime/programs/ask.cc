@@ -161,4 +161,149 @@ CASE(libcuda) {
   CHECK(version == CUDA_VERSION);
 }
 
+// By the names of the first versions, as NCCL's inspector asks.
+CASE(plain_names) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  const char* const names[] = {"cuDeviceGetUuid", "cuDevicePrimaryCtxRelease", "cuCtxDestroy", "cuCtxPushCurrent",
+                               "cuCtxPopCurrent", "cuStreamDestroy", "cuEventDestroy", "cuEventElapsedTime"};
+  for (const char* name : names) {
+    if (dlsym(library, name) == nullptr) std::printf("%s is missing\n", name);
+    CHECK(dlsym(library, name) != nullptr);
+  }
+  CUuuid first{}, latest{};
+  OK(reinterpret_cast<CUresult (*)(CUuuid*, CUdevice)>(dlsym(library, "cuDeviceGetUuid"))(&first, 1));
+  OK(cuDeviceGetUuid(&latest, 1));
+  CHECK(std::memcmp(&first, &latest, sizeof first) == 0);
+  using First = CUresult (*)(const char*, void**, int, cuuint64_t);
+  const auto find = reinterpret_cast<First>(dlsym(library, "cuGetProcAddress"));
+  void* function = nullptr;
+  OK(find("cuInit", &function, 11030, 0));
+  CHECK(function == reinterpret_cast<void*>(&cuInit));
+  GIVES(CUDA_ERROR_NOT_FOUND, find("cuDoesNotExist", &function, 11030, 0));
+}
+
+CASE(contexts_are_a_stack) {
+  CUcontext of[3], now;
+  for (int i = 0; i < 3; ++i) OK(cuDevicePrimaryCtxRetain(&of[i], i));
+  OK(cudaSetDevice(0));
+  GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent(&now));
+  OK(cuCtxPushCurrent(of[1]));
+  OK(cuCtxPushCurrent(of[2]));
+  CUdevice device = -1;
+  OK(cuCtxGetDevice(&device));
+  CHECK(device == 2);
+  OK(cuCtxPopCurrent(&now));
+  CHECK(now == of[2]);
+  OK(cuCtxPopCurrent(&now));
+  CHECK(now == of[1]);
+  OK(cuCtxGetDevice(&device));
+  CHECK(device == 0);
+  for (int i = 0; i < 16; ++i) OK(cuCtxPushCurrent(of[1]));
+  GIVES(CUDA_ERROR_INVALID_VALUE, cuCtxPushCurrent(of[1]));
+  GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent(nullptr));
+}
+
+CASE(streams_tell_of_themselves) {
+  OK(cudaSetDevice(3));
+  int least = -1, greatest = -1, priority = 99;
+  OK(cuCtxGetStreamPriorityRange(&least, &greatest));
+  CHECK(least > greatest);
+  CUstream stream;
+  OK(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, greatest));
+  OK(cudaSetDevice(0));
+  CUcontext context, expected;
+  OK(cuStreamGetCtx(stream, &context));
+  OK(cuDevicePrimaryCtxRetain(&expected, 3));
+  CHECK(context == expected);
+  CUdevice device = -1;
+  unsigned flags = 99;
+  OK(cuStreamGetDevice(stream, &device));
+  OK(cuStreamGetFlags(stream, &flags));
+  OK(cuStreamGetPriority(stream, &priority));
+  CHECK(device == 3 && flags == CU_STREAM_NON_BLOCKING && priority == greatest);
+  unsigned long long one = 0, other = 0;
+  OK(cuStreamGetId(stream, &one));
+  OK(cuStreamGetId(nullptr, &other));
+  CHECK(one != other);
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  OK(cuStreamIsCapturing(stream, &capturing));
+  CHECK(capturing == CU_STREAM_CAPTURE_STATUS_NONE);
+  OK(cuStreamDestroy(stream));
+  GIVES(CUDA_ERROR_INVALID_HANDLE, cuStreamGetFlags(stream, &flags));
+}
+
+CASE(driver_copies) {
+  OK(cudaSetDevice(0));
+  CUdeviceptr here, there;
+  OK(cuMemAlloc(&here, 4096));
+  OK(cudaSetDevice(1));
+  OK(cuMemAlloc(&there, 4096));
+  unsigned char sent[4096], back[4096];
+  for (unsigned i = 0; i < sizeof sent; ++i) sent[i] = static_cast<unsigned char>(i * 7);
+  OK(cuMemcpyHtoD(here, sent, sizeof sent));
+  CUcontext of[2];
+  for (int i = 0; i < 2; ++i) OK(cuDevicePrimaryCtxRetain(&of[i], i));
+  OK(cuMemsetD8(there, 9, 4096));
+  OK(cuMemcpyPeer(there, of[1], here, of[0], 4000));
+  OK(cuMemcpyDtoH(back, there, sizeof back));
+  CHECK(std::memcmp(sent, back, 4000) == 0 && back[4000] == 9 && back[4095] == 9);
+  OK(cuMemcpyDtoD(here, there, 4096));
+  OK(cuMemcpy(reinterpret_cast<CUdeviceptr>(sent), here, 4096));
+  CHECK(std::memcmp(sent, back, 4096) == 0);
+  OK(cuMemcpyPeerAsync(here + 8, of[0], there, of[1], 8, nullptr));
+  OK(cuCtxSynchronize());
+  OK(cuMemcpyDtoH(back, here, 16));
+  CHECK(std::memcmp(back + 8, sent, 8) == 0);
+  GIVES(CUDA_ERROR_INVALID_CONTEXT, cuMemcpyPeer(there, nullptr, here, of[0], 8));
+  GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(back, here + 4090, 2 << 20));
+}
+
+CASE(driver_pools) {
+  OK(cudaSetDevice(2));
+  CUmemoryPool pool, current;
+  OK(cuDeviceGetDefaultMemPool(&pool, 2));
+  OK(cuDeviceGetMemPool(&current, 2));
+  CHECK(pool == current);
+  cuuint64_t kept = 1 << 20, told = 0;
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept));
+  OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &told));
+  CHECK(told == kept);
+  CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  CUmemLocation where{};
+  where.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OK(cuMemPoolGetAccess(&access, pool, &where));
+  CHECK(access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  CUdeviceptr some;
+  OK(cuMemAllocAsync(&some, 100, nullptr));
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                  CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  struct {
+    unsigned type, guard1;
+    int device, guard2;
+    std::size_t bytes;
+  } known{9, 77, 9, 77, 9};
+  void* places[] = {&known.type, &known.device, &known.bytes};
+  OK(cuPointerGetAttributes(3, wanted, places, some));
+  CHECK(known.type == CU_MEMORYTYPE_DEVICE && known.device == 2 && known.bytes >= 100);
+  CHECK(known.guard1 == 77 && known.guard2 == 77);
+  int mine = 0;
+  OK(cuPointerGetAttributes(3, wanted, places, reinterpret_cast<CUdeviceptr>(&mine)));
+  CHECK(known.type == 0 && known.bytes == 0 && known.guard1 == 77);
+  OK(cuMemFreeAsync(some, nullptr));
+  OK(cuMemAllocFromPoolAsync(&some, 100, pool, nullptr));
+  OK(cuMemFreeAsync(some, nullptr));
+  OK(cuMemPoolTrimTo(pool, 0));
+  GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPoolTrimTo(reinterpret_cast<CUmemoryPool>(&kept), 0));
+}
+
+// What NVIDIA's static runtime begins with.
+CASE(foreign_runtime) {
+  void* function = &function;
+  for (int i = 0; i < 2; ++i) GIVES(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("", &function, 0, 0, nullptr));
+  CHECK(function == nullptr);
+  const void* table = &function;
+  GIVES(CUDA_ERROR_NOT_SUPPORTED, cuGetExportTable(&table, nullptr));
+  CHECK(table == nullptr);
+}
+
 int main(int argc, char** argv) { return run_case(argc, argv); }

@@ -186,4 +186,16 @@ CASE(wrong_descriptions) {
   OK(cudaDeviceSynchronize());
 }
 
+CASE(freed_ranges_are_forgotten) {
+  for (int round = 0; round < 2; ++round) {
+    void* words;
+    OK(cudaHostAlloc(&words, 4096, 0));
+    OK(hostcudaClockRegister(words, 2048));
+    OK(hostcudaClockRegister(static_cast<char*>(words) + 2048, 2048));
+    OK(cudaFreeHost(words));
+    GIVES(cudaErrorInvalidValue, hostcudaClockUnregister(words));
+    GIVES(cudaErrorInvalidValue, hostcudaClockUnregister(static_cast<char*>(words) + 2048));
+  }
+}
+
 int main(int argc, char** argv) { return run_case(argc, argv); }

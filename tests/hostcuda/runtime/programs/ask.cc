@@ -271,6 +271,7 @@ CASE(driver_pools) {
   CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   CUmemLocation where{};
   where.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  where.id = 2;
   OK(cuMemPoolGetAccess(&access, pool, &where));
   CHECK(access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   CUdeviceptr some;

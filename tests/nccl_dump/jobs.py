@@ -42,14 +42,30 @@ def compile_program(name: str, folder: Path, build: Path, source: Path = PROGRAM
     return target
 
 
+def functions_of(build: Path) -> list[str]:
+    """The device functions that a build holds."""
+    found: list[str] = json.loads((build / "build.json").read_text())["functions"]
+    return found
+
+
 def reductions(build: Path) -> list[str]:
     """ "AllReduce Sum f32" and the like, where the build holds every ring and tree function of it."""
     held: dict[str, int] = {}
-    for name in json.loads((build / "build.json").read_text())["functions"]:
+    for name in functions_of(build):
         words = name.split()
         if len(words) == 5 and words[3] in ("RING", "TREE"):
             held[" ".join(words[:3])] = held.get(" ".join(words[:3]), 0) + 1
     return sorted(name for name, number in held.items() if number == (6 if name.startswith("AllReduce") else 3))
+
+
+def left_out(build: Path) -> dict[str, str]:
+    """Settings that keep NCCL from choosing PAT, which it does across hosts, where the build has not all of it."""
+    wanted = {"AllGather PAT SIMPLE"}
+    for name in reductions(build):
+        collective, op, _ = name.split()
+        if collective == "ReduceScatter" and op not in ("PreMulSum", "SumPostDiv"):  # PAT has neither
+            wanted.add(f"{name} PAT SIMPLE")
+    return {} if wanted <= set(functions_of(build)) else {"NCCL_PAT_ENABLE": "0"}
 
 
 def run(words: list[str], build: Path, settings: Mapping[str, str], timeout_s: float) -> str:
@@ -107,7 +123,7 @@ class Jobs:
         words += ["--dump", str(dumps)] if dump else []
         words += ["--dry", "1"] if dry else []
         words += ["--rules", "1"] if rules else []
-        run(words, build, {**session.settings, **settings}, timeout_s=1200)
+        run(words, build, {**session.settings, **settings, **left_out(build)}, timeout_s=1200)
         processes = range(session.processes)
         lines = [line for p in processes for line in Path(f"{results}.{p}").read_text().splitlines()]
         return Outcome(lines, [Path(f"{dumps}.{p}") for p in processes] if dump else [])

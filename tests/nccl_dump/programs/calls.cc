@@ -78,10 +78,14 @@ int runProcess(Options const& o, Job& job, int process) {
     /* Several launches in flight, then a look at what came out. */
     for (int steps = 1 + (int)random.below(6); steps > 0 && done < o.calls; steps--) {
       int n = random.percent(60) ? 1 : 2 + (int)random.below(5);
+      bool many = random.percent(4); /* more work than the kernel's arguments have room for */
+      if (many) n = 30 + (int)random.below(40);
       std::vector<Call> calls;
       bool alike = random.percent(40); /* what NCCL may schedule as one */
       for (; n > 0 && done < o.calls; n--, done++) {
         Call call = drawCall(random, reductions, limits);
+        if (many) call.count %= 512;
+        if (many && !calls.empty()) call.comm = calls[0].comm;
         calls.push_back(alike && !calls.empty() ? anotherOf(calls[0], call) : call);
       }
       issuer.issue(calls, results);

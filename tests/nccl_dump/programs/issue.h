@@ -13,7 +13,7 @@ class Issuer {
  public:
   Issuer(Job& job, int process, int nProcesses, int nDevices, int nStreams, size_t mostBytes, Random& random,
          bool dry)
-      : nRanks_(nProcesses * nDevices), dry_(dry), arenaBytes_(14 * mostBytes + (2 << 20)) {
+      : nRanks_(nProcesses * nDevices), dry_(dry), arenaBytes_(14 * mostBytes + (8 << 20)) {
     for (int d = 0; d < nDevices; d++) {
       Local local;
       local.rank = process * nDevices + d;
@@ -276,7 +276,7 @@ class Issuer {
 
   int nRanks_;
   bool dry_;
-  size_t arenaBytes_; /* six calls in a group, each with two buffers */
+  size_t arenaBytes_; /* six calls in a group, each with two buffers, or many small ones */
   std::vector<Local> locals_;
   size_t used_ = 0, nCalls_ = 0;
 };

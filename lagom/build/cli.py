@@ -58,7 +58,7 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resources",
         action="store_true",
-        help="cuda: build stock NCCL as well; print registers, stack and spills of each device function beside it",
+        help="cuda: compile stock NCCL's device code as well; print registers, stack and spills of each function beside it",
     )
     parser.add_argument(
         "--source", type=Path, metavar="PATH", help="a NCCL 2.29.7 archive or folder, instead of fetching"
@@ -79,8 +79,10 @@ def build(args: argparse.Namespace) -> int:
         raise BuildError(f"--jobs {args.jobs}: must be 1 or more")
     if args.functions is not None and not args.functions.strip():
         raise BuildError("--functions: the pattern is empty; leave the option out for all functions")
-    if args.resources and (args.flavour != "cuda" or args.stock or args.target != ["all"]):
-        raise BuildError("--resources: only with --flavour cuda, without --stock and --target")
+    if args.resources and (args.flavour != "cuda" or args.stock or args.target not in (["all"], ["device-objects"])):
+        raise BuildError("--resources: only with --flavour cuda, without --stock, and with --target device-objects or none")
+    if args.resources and len(set(args.arch)) > 1:
+        raise BuildError("--resources: one --arch at a time, because what a function takes differs")
     FLAVOURS[args.flavour].require_machine()
     request = Request(
         source=fetch.pristine(args.source),
@@ -91,10 +93,14 @@ def build(args: argparse.Namespace) -> int:
         extra_patches=tuple(folder.resolve() for folder in args.extra_patch),
         jobs=args.jobs or 0,
     )
-    done = FLAVOURS[args.flavour](request).run(args.target)
-    if args.resources:
-        stock = cuda.CudaBuild(replace(request, stock=True)).run()
-        print(resources.table(*(resources.read(folder / "resources.json") for folder in (stock, done))))
+    build = FLAVOURS[args.flavour](request)
+    done = build.run(args.target)
+    if isinstance(build, cuda.CudaBuild) and args.resources:
+        kept = done / "resources.json"  # of a finished build
+        patched = resources.read(kept) if kept.is_file() else build.resources()
+        stock = cuda.CudaBuild(replace(request, stock=True))
+        stock.run(("device-objects",))
+        print(resources.table(stock.resources(), patched))
     print(done)
     return 0
 

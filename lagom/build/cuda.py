@@ -162,7 +162,8 @@ class CudaBuild(Build):
         if not self.request.stock:
             for name in ("nccl_knobs.h", "nccl_plan.h"):
                 shutil.copy2(self.work / "tree" / "src" / "include" / name, folder)
-        resources.write(folder / "resources.json", self.resources())
+        if len(self.request.archs) == 1:
+            resources.write(folder / "resources.json", self.resources())
 
     def description(self) -> dict[str, object]:
         return {"nvcc": self.toolkit.version, "symmetric_kernels": self._whole}

@@ -14,13 +14,13 @@ from . import cache
 from .errors import BuildError
 from .tools import Headers
 
-WHEELS = (
-    "nvidia-cuda-nvcc==13.0.88",
-    "nvidia-cuda-runtime==13.0.96",
-    "nvidia-cuda-crt==13.0.88",
-    "nvidia-cuda-cccl==13.0.85",
-    "nvidia-nvvm==13.0.88",
-)
+_PARTS = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-nvvm")
+# By release of CUDA, the versions of these parts. Mixing releases gives compile errors deep inside the toolkit.
+WHEELS = {
+    "13.0": ("13.0.88", "13.0.96", "13.0.88", "13.0.85", "13.0.88"),
+    "13.2": ("13.2.86", "13.2.86", "13.2.86", "13.2.86", "13.2.86"),
+}
+DEFAULT_RELEASE = "13.0"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,13 @@ class Toolkit:
 
 
 def find() -> Toolkit:
-    """$NVCC, nvcc on PATH, of $CUDA_HOME, of /usr/local/cuda; where none is usable, the wheels, fetched once."""
+    """$NVCC, nvcc on PATH, of $CUDA_HOME, of /usr/local/cuda; where none is usable, the wheels, fetched once.
+
+    $LAGOM_CUDA_VERSION asks for one release; an nvcc of another one is passed over.
+    """
+    release = os.environ.get("LAGOM_CUDA_VERSION", "")
+    if release and release not in WHEELS:
+        raise BuildError(f"LAGOM_CUDA_VERSION is {release}; allowed is {', '.join(WHEELS)}")
     named = os.environ.get("NVCC")
     if named:
         return _inspect(named)
@@ -56,11 +62,15 @@ def find() -> Toolkit:
     for place in ("nvcc", f"{os.environ.get('CUDA_HOME') or '/usr/local/cuda'}/bin/nvcc"):
         if program := shutil.which(place):
             try:
-                return _inspect(program)
+                found = _inspect(program)
             except BuildError as error:
                 tried.append(str(error))
+                continue
+            if not release or found.version.startswith(f"release {release},"):
+                return found
+            tried.append(f"{program} is {found.version}, not {release}")
     try:
-        return _inspect(str(_wheels() / "nvidia" / "cu13" / "bin" / "nvcc"))
+        return _inspect(str(_wheels(release or DEFAULT_RELEASE) / "nvidia" / "cu13" / "bin" / "nvcc"))
     except BuildError as error:
         raise BuildError("; ".join(["no usable nvcc on this machine", *tried, str(error)])) from None
 
@@ -98,16 +108,17 @@ def _holding(program: str, name: str, folder: Path, places: tuple[str, ...]) -> 
     raise BuildError(f"the toolkit of {program} has no {name} in {folder} ({', '.join(places)})")
 
 
-def _wheels() -> Path:
-    """The folder that the wheels are unpacked in; fetched with pip if it is not there."""
-    key = hashlib.sha256("\n".join(WHEELS).encode()).hexdigest()[:16]
+def _wheels(release: str) -> Path:
+    """The folder that the wheels of a release are unpacked in; fetched with pip if it is not there."""
+    wheels = [f"{part}=={version}" for part, version in zip(_PARTS, WHEELS[release], strict=True)]
+    key = hashlib.sha256("\n".join(wheels).encode()).hexdigest()[:16]
     folder = cache.root() / "toolkit" / key
     if folder.is_dir():
         return folder
     with cache.lock(cache.root() / "toolkit"), cache.appearing(folder) as made:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(made), *WHEELS]
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(made), *wheels]
         done = subprocess.run([*command, "--disable-pip-version-check"], capture_output=True, text=True)
         if done.returncode:
             why = done.stderr.strip().splitlines() or ["it printed nothing"]
-            raise BuildError(f"pip could not fetch the wheels {', '.join(WHEELS)}: {why[-1]}")
+            raise BuildError(f"pip could not fetch the wheels {', '.join(wheels)}: {why[-1]}")
     return folder

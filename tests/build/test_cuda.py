@@ -130,10 +130,24 @@ def test_without_nvcc_the_wheels_are_asked_for(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.delenv("NVCC", raising=False)
-    monkeypatch.setattr(toolkit, "WHEELS", ("./no-such-wheel.whl",))
+    monkeypatch.setattr(toolkit, "_PARTS", ("./no-such-wheel",))
+    monkeypatch.setattr(toolkit, "WHEELS", {"13.0": ("1",)})
     with pytest.raises(BuildError, match=r"no usable nvcc on this machine; pip could not fetch the wheels \./no-such"):
         toolkit.find()
     assert not [path for path in (tmp_path / "toolkit").iterdir() if path.name != ".lock"]
+
+
+def test_a_release_that_is_asked_for(tmp_path: Path, kit: toolkit.Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAGOM_CACHE", str(tmp_path))
+    monkeypatch.setenv("LAGOM_CUDA_VERSION", "12.8")
+    with pytest.raises(BuildError, match=r"LAGOM_CUDA_VERSION is 12\.8; allowed is 13\.0, 13\.2"):
+        toolkit.find()
+    # The machine's nvcc is of another release, so it is passed over.
+    monkeypatch.setattr(toolkit, "_PARTS", ("./no-such-wheel",))
+    monkeypatch.setattr(toolkit, "WHEELS", {"13.99": ("1",)})
+    monkeypatch.setenv("LAGOM_CUDA_VERSION", "13.99")
+    with pytest.raises(BuildError, match=r"no-such-wheel==1"):
+        toolkit.find()
 
 
 def test_an_nvcc_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

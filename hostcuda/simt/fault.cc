@@ -43,6 +43,7 @@ void on_fault(int signal, siginfo_t* info, void* raw_context) {
   // The fault is synchronous and came from device code, which holds no lock of this library.
   thread->cta->grid->fail(*thread->cta, thread, text);
   hostcuda_device_thread = nullptr;
+  leaving_stack(nullptr, thread->cta->scheduler_stack);
   context->uc_mcontext.gregs[REG_RSP] = reinterpret_cast<greg_t>(thread->cta->scheduler_stack_pointer);
   context->uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(hostcuda_switch_restore);
 }

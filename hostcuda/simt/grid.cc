@@ -31,17 +31,27 @@ std::size_t round_up(std::size_t value, std::size_t step) { return (value + step
 
 }  // namespace
 
+StackBounds stack_of(const Cta& cta, const DeviceThread* thread) {
+  if (!thread) return cta.scheduler_stack;
+  const StackSlab& slab = cta.stacks[thread->linear_index / kWarpSize];
+  return {slab.lowest(thread->linear_index % kWarpSize), StackSlab::kStackBytes};
+}
+
 void suspend(DeviceThread* self) {
   Cta* cta = self->cta;
   DeviceThread* following = cta->current.pop();
   hostcuda_device_thread = following;
+  void* kept = nullptr;
+  leaving_stack(&kept, stack_of(*cta, following));
   hostcuda_switch(&self->stack_pointer, following ? following->stack_pointer : cta->scheduler_stack_pointer);
+  entered_stack(kept);
 }
 
 void device_fail(const char* what) {
   DeviceThread* self = hostcuda_device_thread;
   self->cta->grid->fail(*self->cta, self, what);
   hostcuda_device_thread = nullptr;
+  leaving_stack(nullptr, self->cta->scheduler_stack);
   hostcuda_switch(&self->stack_pointer, self->cta->scheduler_stack_pointer);
   __builtin_unreachable();
 }
@@ -162,6 +172,7 @@ void Grid::report_deadlock(Cta& cta) {
 // True where the CTA made progress.
 bool Grid::run_cta(Cta& cta) {
   std::uint64_t before = cta.progress;
+  cta.scheduler_stack = thread_stack();
   unsigned idle = 0;
   for (unsigned pass = 0; pass < kPassesPerTurn && idle < kIdlePasses; ++pass) {
     std::uint64_t at_start = cta.progress;
@@ -173,7 +184,10 @@ bool Grid::run_cta(Cta& cta) {
       break;
     }
     hostcuda_device_thread = first;
+    void* kept = nullptr;
+    leaving_stack(&kept, stack_of(cta, first));
     hostcuda_switch(&cta.scheduler_stack_pointer, first->stack_pointer);
+    entered_stack(kept);
     if (result_.failed || cta.live == 0) break;
     idle = cta.progress == at_start ? idle + 1 : 0;
   }
@@ -220,6 +234,7 @@ void grid_destroy(Grid* grid) { delete grid; }
 
 void hostcuda_fiber_main() {
   using namespace hostcuda::simt;
+  entered_stack(nullptr);
   DeviceThread* self = hostcuda_device_thread;
   Cta& cta = *self->cta;
   cta.grid->spec().entry(cta.grid->args());

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <new>
 
+#include "simt/sanitizer.h"
+
 namespace hostcuda::simt {
 namespace {
 
@@ -31,6 +33,7 @@ StackSlab take_stacks() {
   if (!free_slabs.empty()) {
     StackSlab slab = free_slabs.back();
     free_slabs.pop_back();
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) forget_stack(slab.lowest(lane), StackSlab::kStackBytes);
     return slab;
   }
   std::size_t index = slab_count.load(std::memory_order_relaxed);

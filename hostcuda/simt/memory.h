@@ -21,6 +21,7 @@ struct StackSlab {
   char* base = nullptr;
 
   char* guard(unsigned lane) const { return base + lane * kStride; }
+  char* lowest(unsigned lane) const { return guard(lane) + kPage; }
   // Highest address of the lane's stack, a multiple of 64.
   char* top(unsigned lane) const { return base + (lane + 1) * kStride - (lane * 5 % kWarpSize) * 128; }
 };

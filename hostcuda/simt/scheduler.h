@@ -10,6 +10,7 @@
 #include "simt/device_thread.h"
 #include "simt/grid.h"
 #include "simt/memory.h"
+#include "simt/sanitizer.h"
 
 extern "C" {
 void hostcuda_switch(void** save, void* load);
@@ -81,6 +82,7 @@ struct Cta {
   Queue current;  // what is left of this pass
   Queue next;     // the next pass
   void* scheduler_stack_pointer = nullptr;
+  StackBounds scheduler_stack;  // known to AddressSanitizer builds only
   Barrier barriers[kBarriers];
   std::unique_ptr<DeviceThread[]> threads;
   std::vector<Warp> warps;
@@ -122,6 +124,9 @@ class Grid {
 
 // Runs the next thread of the CTA, or its scheduler where none is left in this pass. Returns when `self` runs again.
 void suspend(DeviceThread* self);
+
+// The stack of a thread of the CTA, or its scheduler's for null.
+StackBounds stack_of(const Cta& cta, const DeviceThread* thread);
 
 // Called when a thread returns: barriers and warp operations may have waited for nobody else.
 void leave_groups(DeviceThread* self);

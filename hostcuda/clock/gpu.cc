@@ -34,6 +34,11 @@ class Reader {
   }
 
   void refuse_unknown() const {
+    for (const std::string& section : file_.sections()) {
+      if (known_.count(section) == 0) {
+        throw ini::Error(file_.path() + ": section [" + section + "] is not one of a GPU");
+      }
+    }
     for (const auto& [section, keys] : known_) {
       for (const std::string& key : file_.keys(section)) {
         if (keys.count(key) == 0) refuse(section, key, "is not a figure of a GPU");

@@ -27,7 +27,9 @@ HOSTCUDA_API int hostcudaVersion(void);
 /* A kernel compiled for the CPU. `symbol` is the address that the program passes to the launch calls, `entry` the
  * function a device thread runs with a pointer to the packed parameters. Launching an address that nobody registered
  * is refused with cudaErrorInvalidDeviceFunction and a line that names it; an entry of NULL registers the name of a
- * kernel that this build left out, so that the line can name it. */
+ * kernel that this build left out, so that the line can name it. As with the machine code of real GPUs, a kernel runs on
+ * devices of the same major compute capability and the same or a higher minor one; elsewhere launching it is refused
+ * with cudaErrorNoKernelImageForDevice and a line that names both. */
 typedef struct {
   size_t size;
   uint32_t version; /* 1 */
@@ -38,6 +40,7 @@ typedef struct {
   uint32_t max_threads_per_cta;   /* 0: the device's limit */
   uint32_t registers_per_thread;  /* 0: unknown */
   uint32_t static_shared_bytes;
+  uint32_t arch; /* compute capability x 100 that it was compiled for; 0: it runs on any */
 } hostcudaKernelEntry_t;
 #define HOSTCUDA_KERNEL_ENTRY_VERSION 1
 HOSTCUDA_API cudaError_t hostcudaRegisterKernel(const hostcudaKernelEntry_t* kernel);

@@ -39,7 +39,9 @@ void hostcudaAnnounce(ncclComm* comm, ncclKernelPlan* plan, int channels) {
   if (hostcudaAnnounceLaunch == nullptr) return;
   uint64_t in_flight = 0;
   char name[96] = "ncclKernel";
-  if (!plan->isSymColl) {
+  if (plan->isSymColl) {
+    name[0] = 0; /* the kernel's own says it all: collective, algorithm, operation and type */
+  } else {
     const ncclTaskColl* task = ncclIntruQueueHead(&plan->collTaskQueue);
     const int collectives = plan->collOpCount;
     if (task != nullptr)

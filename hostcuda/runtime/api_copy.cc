@@ -4,10 +4,6 @@
 // The CPU may change pageable memory as soon as a call returns. An asynchronous copy therefore takes its pageable source
 // along when it is called, and one into pageable memory returns only when it is done, both as in CUDA. In a graph neither
 // is possible: its copies read and write pageable memory when they run.
-#include <cstring>
-#include <memory>
-#include <vector>
-
 #include "runtime/capture.h"
 #include "runtime/copy.h"
 #include "runtime/device.h"
@@ -16,16 +12,6 @@
 
 namespace hostcuda::rt {
 namespace {
-
-void stage(CopyTask* task) {
-  auto staged = std::make_shared<std::vector<char>>(task->bytes * task->row_count());
-  for (std::size_t row = 0; row < task->row_count(); ++row) {
-    std::memcpy(staged->data() + row * task->bytes, task->src_row(row), task->bytes);
-  }
-  task->src = staged->data();
-  task->src_layout = {task->bytes, task->bytes * task->rows};
-  task->staged = std::move(staged);
-}
 
 bool is_capturing(cudaStream_t handle) {
   std::lock_guard<std::mutex> guard(runtime_lock());

@@ -18,7 +18,10 @@ namespace {
 // mistake that everybody makes once.
 Device* asked(int number) {
   Device* found = device(number);
-  if (found == nullptr && machine() != nullptr) {
+  if (found == nullptr && machine() != nullptr && machine()->device_count() == 0) {
+    complain("device %d does not exist: CUDA_VISIBLE_DEVICES shows none of the %zu of machine %s", number,
+             machine()->gpus.size(), machine()->name.c_str());
+  } else if (found == nullptr && machine() != nullptr) {
     complain("device %d does not exist: machine %s shows %d (0..%d)", number, machine()->name.c_str(),
              machine()->device_count(), machine()->device_count() - 1);
   }

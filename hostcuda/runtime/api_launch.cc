@@ -52,6 +52,7 @@ HC_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, cons
   if (attributes == nullptr) return report(cudaErrorInvalidValue);
   const Kernel* kernel = find_kernel(symbol);
   if (kernel == nullptr || kernel->entry == nullptr) return report(cudaErrorInvalidDeviceFunction);
+  if (!runs_here(*kernel)) return report(cudaErrorNoKernelImageForDevice);
   const GpuInfo& gpu = machine()->gpu;
   *attributes = {};
   attributes->sharedSizeBytes = kernel->static_shared_bytes;

@@ -32,7 +32,7 @@ void reserve(std::uint64_t address) {
   if (got == wanted) return;
   const int error = errno;
   if (got != MAP_FAILED) ::munmap(got, kWindowBytes);
-  throw std::runtime_error(std::string("cannot reserve 4 TiB of address space for device memory: ") +
+  throw std::runtime_error(std::string("cannot reserve 8 TiB of address space for device memory: ") +
                            (got == MAP_FAILED ? std::strerror(error) : "something else is mapped there"));
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/copy.h"
 
+#include <cstring>
+#include <memory>
+#include <vector>
+
 #include "runtime/memory.h"
 #include "runtime/multicast.h"
 
@@ -89,6 +93,16 @@ cudaError_t plan(CopyTask* task, cudaMemcpyKind kind, CopyEnds* ends) {
   ends->from_host = src.device == kHostMemory;
   ends->to_host = dst.device == kHostMemory;
   return cudaSuccess;
+}
+
+void stage(CopyTask* task) {
+  auto staged = std::make_shared<std::vector<char>>(task->bytes * task->row_count());
+  for (std::size_t row = 0; row < task->row_count(); ++row) {
+    std::memcpy(staged->data() + row * task->bytes, task->src_row(row), task->bytes);
+  }
+  task->src = staged->data();
+  task->src_layout = {task->bytes, task->bytes * task->rows};
+  task->staged = std::move(staged);
 }
 
 cudaError_t plan(SetTask* task) {

@@ -19,7 +19,10 @@ struct CopyEnds {
 // right whatever its addresses are.
 cudaError_t plan(CopyTask* task, cudaMemcpyKind kind, CopyEnds* ends);
 
-// The same for a fill. Only memory that a device reaches can be filled.
+// Takes the source's bytes along, so that the CPU may change them.
+void stage(CopyTask* task);
+
+// The same checks for a fill. Only memory that a device reaches can be filled.
 cudaError_t plan(SetTask* task);
 
 inline bool is_empty(const CopyTask& task) { return task.bytes == 0 || task.rows == 0 || task.planes == 0; }

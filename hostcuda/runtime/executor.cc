@@ -160,6 +160,12 @@ simt::Progress run_share(std::unique_lock<std::mutex>& lock, Device* device, con
       lock.lock();
       return finished ? simt::Progress::finished : simt::Progress::some;
     }
+    case OpKind::memory: {
+      lock.unlock();
+      const bool finished = op->work();
+      lock.lock();
+      return finished ? simt::Progress::finished : simt::Progress::none;
+    }
     case OpKind::host:
       if (op->called_back) return simt::Progress::finished;
       if (op->handed_over) return simt::Progress::none;
@@ -199,7 +205,7 @@ void run_device(Device* device) {
           continue;
         }
         progressed |= step == simt::Progress::some;
-        polling |= op->running != nullptr;
+        polling |= op->running != nullptr || op->kind == OpKind::memory;
         break;
       }
     }

@@ -94,6 +94,10 @@ cudaGraphNodeType type_of(const Task& task) {
     cudaGraphNodeType operator()(const WaitTask&) { return cudaGraphNodeTypeWaitEvent; }
     cudaGraphNodeType operator()(const EmptyTask&) { return cudaGraphNodeTypeEmpty; }
     cudaGraphNodeType operator()(const ChildTask&) { return cudaGraphNodeTypeGraph; }
+    // The runtime has no name for it, the driver has.
+    cudaGraphNodeType operator()(const MemoryTask&) {
+      return static_cast<cudaGraphNodeType>(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+    }
   };
   return std::visit(Typed{}, task.body);
 }

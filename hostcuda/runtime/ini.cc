@@ -55,6 +55,12 @@ bool File::has(const std::string& section, const std::string& key) const {
   return s != sections_.end() && s->second.count(key) != 0;
 }
 
+std::vector<std::string> File::sections() const {
+  std::vector<std::string> names;
+  for (const auto& entry : sections_) names.push_back(entry.first);
+  return names;
+}
+
 std::vector<std::string> File::keys(const std::string& section) const {
   std::vector<std::string> names;
   if (const auto s = sections_.find(section); s != sections_.end()) {

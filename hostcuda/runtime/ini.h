@@ -22,7 +22,8 @@ class File {
 
   const std::string& path() const { return path_; }
   bool has(const std::string& section, const std::string& key) const;
-  std::vector<std::string> keys(const std::string& section) const;  // in order of the alphabet
+  std::vector<std::string> sections() const;                        // in order of the alphabet, as these are:
+  std::vector<std::string> keys(const std::string& section) const;
 
   // Each throws Error where the key is missing or its value is not of the kind asked for.
   const std::string& text(const std::string& section, const std::string& key) const;

@@ -76,6 +76,20 @@ void register_gpu_code(const void* symbol, std::string name) {
   kernels()[symbol] = std::move(kernel);
 }
 
+bool runs_here(const Kernel& kernel) {
+  const GpuInfo& gpu = machine()->gpu;
+  const unsigned major = kernel.arch / 100, minor = kernel.arch % 100 / 10;
+  if (kernel.arch == 0 || (static_cast<unsigned>(gpu.major) == major && static_cast<unsigned>(gpu.minor) >= minor)) {
+    return true;
+  }
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    complain("kernels compiled for compute capability %u.%u cannot run on %s (%d.%d): a build for %d.x is needed", major,
+             minor, gpu.name.c_str(), gpu.major, gpu.minor, gpu.major);
+  });
+  return false;
+}
+
 std::string kernel_name(const void* symbol) {
   if (const Kernel* kernel = find_kernel(symbol)) return kernel->name;
   Dl_info info;
@@ -107,6 +121,7 @@ bool read_extra(void** extra, LaunchRequest* request) {
 cudaError_t kernel_task(const LaunchRequest& request, KernelTask* task) {
   const Kernel* kernel = launchable(request.symbol);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  if (!runs_here(*kernel)) return cudaErrorNoKernelImageForDevice;
   if (const cudaError_t error = check_shape(request, *kernel); error != cudaSuccess) return error;
   task->kernel = kernel;
   task->args.resize(std::max(kernel->args_bytes, request.args_bytes));
@@ -167,6 +182,7 @@ HC_EXPORT cudaError_t hostcudaRegisterKernel(const hostcudaKernelEntry_t* told) 
   kernel.max_threads = told->max_threads_per_cta;
   kernel.registers = told->registers_per_thread;
   kernel.static_shared_bytes = told->static_shared_bytes;
+  kernel.arch = told->arch;
   std::lock_guard<std::mutex> guard(g_kernels_lock);
   kernels()[told->symbol] = std::move(kernel);
   return cudaSuccess;

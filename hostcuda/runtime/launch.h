@@ -20,6 +20,7 @@ struct Kernel {
   bool gpu_code = false;
   std::size_t args_bytes = 0;
   unsigned max_threads = 0, registers = 0;
+  unsigned arch = 0;  // compute capability x 100 that it was compiled for; 0: any
   std::size_t static_shared_bytes = 0;
 };
 
@@ -27,6 +28,8 @@ struct Kernel {
 const Kernel* find_kernel(const void* symbol);
 // A kernel that nvcc compiled: known by name, so that its launch can be refused.
 void register_gpu_code(const void* symbol, std::string name);
+// Whether this machine's GPUs run what `kernel` was compiled for; where they do not, says so once.
+bool runs_here(const Kernel& kernel);
 // What to call an address in a message, known or not.
 std::string kernel_name(const void* symbol);
 

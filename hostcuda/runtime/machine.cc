@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "clock/gpu.h"
 
@@ -74,6 +76,25 @@ LinkFigures read_link(const ini::File& file, const char* section) {
   return {static_cast<std::uint64_t>(std::llround(gbps * 1e9)), static_cast<std::uint64_t>(std::llround(latency_us * 1e6))};
 }
 
+// A key that nobody reads is a figure that somebody believes in.
+void refuse_unknown_keys(const ini::File& file) {
+  static const std::map<std::string, std::set<std::string>> known = {
+      {"machine", {"name", "gpu", "topology"}},
+      {"nvlink", {"gbps", "latency_us"}},
+      {"pcie", {"gbps", "latency_us"}},
+      {"host", {"gbps", "latency_us"}},
+  };
+  for (const std::string& section : file.sections()) {
+    const auto found = known.find(section);
+    if (found == known.end()) throw ini::Error(file.path() + ": section [" + section + "] is not one of a machine");
+    for (const std::string& key : file.keys(section)) {
+      if (found->second.count(key) == 0) {
+        throw ini::Error(file.path() + ": [" + section + "] " + key + " is not a key of a machine");
+      }
+    }
+  }
+}
+
 std::vector<int> visible_devices(int gpus) {
   std::vector<int> visible;
   const char* told = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -135,6 +156,7 @@ std::unique_ptr<Machine> load() {
   machine->gpu_file = ini::File::read(gpu);
   machine->gpu = read_gpu(machine->gpu_file);
   clock::Gpu::read(machine->gpu_file);  // what is wrong in there should be heard of now, not at the first kernel
+  refuse_unknown_keys(machine->file);
   machine->links[kLinkHost] = read_link(machine->file, "host");
   machine->links[kLinkNvlink] = read_link(machine->file, "nvlink");
   machine->links[kLinkPcie] = read_link(machine->file, "pcie");

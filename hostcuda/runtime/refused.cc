@@ -20,8 +20,3 @@ HC_EXPORT cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandl
 HC_EXPORT cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t, cudaGraphNode_t, cudaGraph_t) {
   return refuse_unsupported("cudaGraphExecChildGraphNodeSetParams (cudaGraphExecUpdate is)");
 }
-
-HC_EXPORT cudaError_t cudaMemcpyBatchAsync(void* const*, const void* const*, const size_t*, size_t,
-                                           cudaMemcpyAttributes*, size_t*, size_t, cudaStream_t) {
-  return refuse_unsupported("cudaMemcpyBatchAsync (copy-engine collectives)");
-}

@@ -47,6 +47,7 @@ enum class OpKind {
   release,    // `work` on the executor: memory given back in stream order
   record,     // an event's place
   wait,       // nothing but its dependencies
+  memory,     // `work` on the executor; while it returns false the operation polls
 };
 
 struct Op {

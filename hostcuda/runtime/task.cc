@@ -107,6 +107,12 @@ OpRef make(const Device&, const EmptyTask&) {
   return op;
 }
 
+OpRef make(const Device&, const MemoryTask& task) {
+  const OpRef op = make_op(OpKind::memory, "memory operations");
+  op->work = memory_work(task.ops);
+  return op;
+}
+
 OpRef make(const Device& device, const ChildTask&) { return make(device, EmptyTask{}); }
 
 }  // namespace

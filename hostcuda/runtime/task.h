@@ -13,6 +13,7 @@
 
 #include "runtime/clock_glue.h"
 #include "runtime/launch.h"
+#include "runtime/memory_ops.h"
 #include "runtime/stream.h"
 #include "simt/grid.h"
 
@@ -76,9 +77,12 @@ struct EmptyTask {};
 struct ChildTask {
   std::shared_ptr<Graph> graph;
 };
+struct MemoryTask {
+  std::vector<MemoryOp> ops;
+};
 
-using TaskBody =
-    std::variant<KernelTask, DescribedTask, CopyTask, SetTask, HostTask, RecordTask, WaitTask, EmptyTask, ChildTask>;
+using TaskBody = std::variant<KernelTask, DescribedTask, CopyTask, SetTask, HostTask, RecordTask, WaitTask, EmptyTask,
+                              ChildTask, MemoryTask>;
 
 struct Task {
   Device* device = nullptr;

@@ -41,6 +41,7 @@ class Reader {
       }
     }
     if (!stack_.empty()) refuse("<" + stack_.back().name + "> is not closed");
+    if (!has_system_) throw TopologyError(path_ + ": no <system>: this is no topology file");
     return std::move(gpus_);
   }
 
@@ -107,7 +108,9 @@ class Reader {
   // A GPU is a PCI device of class 03, or one whose class is not told but that has nothing below it, as in files that
   // list bus ids alone.
   void meet(const Element& element) {
-    if (element.name == "cpu") {
+    if (element.name == "system") {
+      has_system_ = true;
+    } else if (element.name == "cpu") {
       const std::string numa = attribute(element, "numaid");
       numa_node_ = static_cast<unsigned>(std::strtoul(numa.c_str(), nullptr, 10)) % 64;
     } else if (element.name == "pci") {
@@ -116,7 +119,10 @@ class Reader {
       if (kind.rfind("0x03", 0) == 0 || (kind.empty() && leaf)) {
         TopologyGpu gpu;
         gpu.bus_id = lower(attribute(element, "busid"));
-        if (gpu.bus_id.size() != 12) refuse("a GPU's busid must look like 0000:00:00.0, not '" + gpu.bus_id + "'");
+        if (!is_bus_id(gpu.bus_id)) refuse("a GPU's busid must look like 0000:00:00.0, not '" + gpu.bus_id + "'");
+        for (const TopologyGpu& other : gpus_) {
+          if (other.bus_id == gpu.bus_id) refuse("two GPUs have the busid " + gpu.bus_id);
+        }
         gpu.numa_node = numa_node_;
         gpus_.push_back(std::move(gpu));
       }
@@ -135,6 +141,16 @@ class Reader {
     }
   }
 
+  static bool is_bus_id(const std::string& text) {
+    const std::string shape = "xxxx:xx:xx.x";
+    if (text.size() != shape.size()) return false;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      const bool fits = shape[i] == 'x' ? std::isxdigit(static_cast<unsigned char>(text[i])) != 0 : text[i] == shape[i];
+      if (!fits) return false;
+    }
+    return true;
+  }
+
   static std::string attribute(const Element& element, const char* key) {
     const auto found = element.attributes.find(key);
     return found == element.attributes.end() ? "" : found->second;
@@ -150,6 +166,7 @@ class Reader {
   std::vector<Element> stack_;
   std::vector<TopologyGpu> gpus_;
   unsigned numa_node_ = 0;
+  bool has_system_ = false;
 };
 
 }  // namespace

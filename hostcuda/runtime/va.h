@@ -14,8 +14,10 @@ extern "C" __attribute__((visibility("default"))) std::uint8_t hostcuda_page_own
 
 namespace hostcuda::rt {
 
-inline constexpr std::uint64_t kWindowBase = std::uint64_t{1} << 44;
-inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 42;
+// 17 TiB: what AddressSanitizer keeps for itself ends 2 GiB past 16 TiB.
+inline constexpr std::uint64_t kWindowBase = std::uint64_t{17} << 40;
+// Half of it is for mappings: NCCL reserves as much as all GPUs of a host have for each communicator with windows.
+inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 43;
 inline constexpr unsigned kPageShift = 21;
 inline constexpr std::uint64_t kPageBytes = std::uint64_t{1} << kPageShift;
 inline constexpr std::uint64_t kWindowPages = kWindowBytes >> kPageShift;

@@ -16,7 +16,8 @@ inline constexpr int kPollsBeforeAbortCheck = 64;
 // One turn of a wait loop whose count is `spins` (0 on entry). The first turn gives way to nobody: most waits find
 // what they need, and a loop's first turn also shows that the thread got out of the one before. True where it is time
 // to look at the abort flag.
-[[gnu::always_inline]] inline bool poll(int& spins) {
+template <class Count>
+[[gnu::always_inline]] inline bool poll(Count& spins) {
   if (spins == 0) {
     spins = 1;
     simt::note_progress();

@@ -17,6 +17,7 @@ struct KernelRegistration {
     kernel.entry = entry;
     kernel.args_bytes = args_bytes;
     kernel.static_shared_bytes = static_shared_bytes;
+    kernel.arch = HOSTCUDA_ARCH;
     hostcudaRegisterKernel(&kernel);
   }
 };

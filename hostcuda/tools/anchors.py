@@ -8,30 +8,8 @@ Replacements must keep every line of device macros joined by backslashes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Edit:
-    """``old`` occurs exactly ``count`` times and becomes ``new``. ``why`` is for readers."""
-
-    old: str
-    new: str
-    count: int
-    why: str
-
-    @property
-    def name(self) -> str:
-        return self.old.strip().split("\n", 1)[0]
-
-
-@dataclass(frozen=True)
-class Function:
-    """The whole function whose definition starts with ``head`` becomes ``replacement``."""
-
-    head: str
-    replacement: str
-
+import anchors_symmetric
+from edits import Edit, Function
 
 _SHIM = "::hostcuda::shim::"
 
@@ -466,6 +444,7 @@ EDITS: dict[str, tuple[Edit, ...]] = {
     "src/init.cc": _INIT_CC,
     "src/proxy.cc": _PROXY_CC,
     "src/transport/profiler.cc": _PROFILER_CC,
+    **anchors_symmetric.EDITS,
 }
 
 FUNCTIONS: dict[str, tuple[Function, ...]] = {

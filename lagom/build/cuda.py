@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CUDA flavour: the patched NCCL compiled with nvcc for GPUs, with the options of NCCL's own Makefiles."""
 
-import re
 import shlex
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import cache, functions, nccl, ninjafile, patch, resources, toolkit, trees
@@ -15,8 +15,6 @@ from .flavour import STAGED_TOPS, Build, Request
 CUDA_INCLUDE = ("-isystem", "cuda-include", "-isystem", "cuda-include/cccl")
 MAX_REGISTERS = 96  # NCCL's limit: 640 threads a block
 MAX_REGISTERS_SYMMETRIC = 128
-# Kernels that few GPUs have the instructions for; NCCL compiles them for these alone, whatever else is asked for.
-SPECIFIC = re.compile(r"_f8e\dm\d_(RSxLDMC_AGxSTMC|LDMC|RailA2A_LsaLDMC)\.cu$")
 SPECIFIC_GPU = "100f"
 
 
@@ -34,12 +32,7 @@ class CudaBuild(Build):
         super().__init__(request)
 
     def default_functions(self) -> tuple[str, ...]:
-        return functions.functions()
-
-    @property
-    def _whole(self) -> bool:
-        """Whether this is all of NCCL; only then it has the symmetric kernels, which no pattern chooses among."""
-        return self.chosen == functions.functions()
+        return functions.everything()
 
     def ingredients(self) -> list[str]:
         return [self.toolkit.digest()]
@@ -63,8 +56,7 @@ class CudaBuild(Build):
 
     def generate(self) -> str:
         folder = f"generated-{self.functions_key}"
-        absent = (lambda _: {}) if self._whole else _absent_kernels
-        nccl.generate(self.work, folder, self.chosen, absent, all_symmetric=self._whole)
+        nccl.generate(self.work, folder, self.chosen, _absent_kernels)
         return folder
 
     # Compiling and linking.
@@ -131,7 +123,7 @@ class CudaBuild(Build):
             for name, source in sorted(units.items())
         ]
         for path in sorted((made / "symmetric").glob("*.cu")):
-            target = _gencode(SPECIFIC_GPU) if SPECIFIC.search(path.name) else own
+            target = _gencode(SPECIFIC_GPU) if nccl.SPECIFIC_SYMMETRIC.search(path.name) else own
             flags = [*common, *target, f"-maxrregcount={MAX_REGISTERS_SYMMETRIC}", "-dw"]
             output = f"objects/{folder}/symmetric/{path.name}.o"
             source = f"{generated}/symmetric/{path.name}"
@@ -166,22 +158,22 @@ class CudaBuild(Build):
             resources.write(folder / "resources.json", self.resources())
 
     def description(self) -> dict[str, object]:
-        return {"nvcc": self.toolkit.version, "symmetric_kernels": self._whole}
+        return {"nvcc": self.toolkit.version}
 
 
 def _gencode(gpu: str) -> list[str]:
     return [f"-gencode=arch=compute_{gpu},code=sm_{gpu}"]
 
 
-def _absent_kernels(table: Path) -> dict[str, str]:
-    """Stand-ins for the symmetric kernels, which this build leaves out: launching one names it and fails."""
+def _absent_kernels(names: Sequence[str]) -> dict[str, str]:
+    """Stand-ins for symmetric kernels that this build leaves out: launching one names it and fails."""
     lines = ["#include <cstdio>", '#include "sym_kernels.h"', '#include "device.h"', ""]
-    for name in nccl.symmetric_kernels(table):
+    for name in names:
         lines += [
             f"__global__ void {name}(ncclSymkDevWorkArgs4K const) {{",
             "  if (blockIdx.x == 0 && threadIdx.x == 0)",
-            f'    printf("NCCL: {name} was left out of this build: build without --functions\\n");',
+            f'    printf("NCCL: {name} was left out of this build: build with --functions Symmetric\\n");',
             "  __trap();",
             "}",
         ]
-    return {"absent_kernels.cu": "\n".join([*lines, ""])}
+    return {"absent_kernels.cu": "\n".join([*lines, ""])} if names else {}

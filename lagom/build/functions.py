@@ -2,8 +2,10 @@
 """NCCL's device functions by name, and the patterns that choose among them (the syntax of NCCL's ONLY_FUNCS).
 
 A function is `SendRecv`, `<AllGather|AllGatherV|Broadcast> <algo> <proto>` or
-`<AllReduce|Reduce|ReduceScatter> <redop> <type> <algo> <proto>`. A pattern is one or more of these forms joined by `|`,
-where `*` stands for any run of characters inside a word and `(a|b)` for either. Case does not matter.
+`<AllReduce|Reduce|ReduceScatter> <redop> <type> <algo> <proto>`. Beside them, `Symmetric AllGather` and
+`Symmetric <AllReduce|ReduceScatter> Sum <type>` stand for the symmetric kernels of a collective and type; `Symmetric`
+alone for all of them. A pattern is one or more of these forms joined by `|`, where `*` stands for any run of characters
+inside a word and `(a|b)` for either. Case does not matter.
 """
 
 import re
@@ -24,6 +26,9 @@ ALGORITHMS = {
     "ReduceScatter": ("RING", "COLLNET_DIRECT", "NVLS", "PAT"),
 }
 REDUCING = ("AllReduce", "Reduce", "ReduceScatter")
+SYMMETRIC = "Symmetric"
+SYMMETRIC_TYPES = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2")
+_SYMMETRIC_UNIT = re.compile(r"(all_gather|all_reduce|reduce_scatter)(?:_gin)?(?:_sum_(\w+?))?(?:_[A-Z]\w*)?\.cu")
 _NVLS_TYPES = {
     "Sum": {"i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"},
     "MinMax": {"i32", "u32", "i64", "u64", "f16", "bf16"},
@@ -50,6 +55,30 @@ def functions() -> tuple[str, ...]:
     return tuple(names)
 
 
+@cache
+def symmetric() -> tuple[str, ...]:
+    """What the symmetric kernels are chosen by: a collective, with operation and type where it reduces."""
+    reducing = [
+        f"{SYMMETRIC} {name} Sum {dtype}" for name in ("AllReduce", "ReduceScatter") for dtype in SYMMETRIC_TYPES
+    ]
+    return (f"{SYMMETRIC} AllGather", *reducing)
+
+
+def everything() -> tuple[str, ...]:
+    """All that NCCL 2.29.7 can be built with."""
+    return (*functions(), *symmetric())
+
+
+def symmetric_name(unit: str) -> str | None:
+    """The name in `symmetric()` that the generated file `unit` belongs to; None for a file without kernels."""
+    parts = _SYMMETRIC_UNIT.fullmatch(unit)
+    if not parts:
+        return None
+    collective = parts[1].title().replace("_", "")
+    name = f"{SYMMETRIC} {collective} Sum {parts[2]}" if parts[2] else f"{SYMMETRIC} {collective}"
+    return name if name in symmetric() else None
+
+
 def default(arch: int) -> tuple[str, ...]:
     """What a host build holds unless told otherwise: all that GPUs of that generation can run, but nothing for CollNet.
 
@@ -58,7 +87,7 @@ def default(arch: int) -> tuple[str, ...]:
     """
     return tuple(
         name
-        for name in functions()
+        for name in everything()
         if "COLLNET" not in name and (arch >= 900 or (" f8" not in name and "NVLS" not in name))
     )
 
@@ -88,11 +117,13 @@ def select(pattern: str) -> tuple[str, ...]:
                 f"functions pattern {alternative!r}: only words, spaces, '*', '(', '|' and ')' are allowed"
             )
         expression = re.compile(" ".join(words).replace("*", "[^ ]*"), re.IGNORECASE)
-        found = [name for name in functions() if expression.fullmatch(name)]
+        found = [name for name in everything() if expression.fullmatch(name)]
+        if expression.fullmatch(SYMMETRIC):
+            found += symmetric()
         if not found:
             raise BuildError(f"functions pattern {alternative!r} matches no function: {_why(words)}")
         chosen.update(found)
-    return tuple(name for name in functions() if name in chosen)
+    return tuple(name for name in everything() if name in chosen)
 
 
 def _why(words: list[str]) -> str:
@@ -108,12 +139,17 @@ def _why(words: list[str]) -> str:
                 f"proto of {', '.join(PROTOCOLS)}"
                 + (f", redop of {', '.join(REDOPS)}, type of {', '.join(TYPES)}" if collective in REDUCING else "")
             )
-    return f"collectives are {', '.join((*ALGORITHMS, 'SendRecv'))}"
+    if words[0].lower() == SYMMETRIC.lower():
+        return (
+            f"the forms are '{SYMMETRIC}', '{SYMMETRIC} AllGather' and '{SYMMETRIC} <AllReduce|ReduceScatter> Sum <type>' "
+            f"with type of {', '.join(SYMMETRIC_TYPES)}"
+        )
+    return f"collectives are {', '.join((*ALGORITHMS, 'SendRecv'))}; the symmetric kernels are {SYMMETRIC}"
 
 
 def only_funcs(names: Iterable[str]) -> str:
-    """A pattern for NCCL's generate.py that matches exactly `names`.
+    """A pattern for NCCL's generate.py that matches exactly `names`, but for the symmetric kernels, which it knows not.
 
     Its own matching ties only the last alternative to the end of a name, hence one pair of parentheses around all.
     """
-    return "(" + "|".join(names) + ")"
+    return "(" + "|".join(name for name in names if not name.startswith(SYMMETRIC)) + ")"

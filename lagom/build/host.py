@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import cache, functions, nccl, ninjafile, patch, tools, trees
@@ -73,7 +74,7 @@ class HostBuild(Build):
 
     def generate(self) -> str:
         folder = f"generated-{self.functions_key}"
-        nccl.generate(self.work, folder, self.chosen, _absent_kernels, all_symmetric=False)
+        nccl.generate(self.work, folder, self.chosen, _absent_kernels, _possible)
         return folder
 
     # Compiling and linking.
@@ -123,6 +124,10 @@ class HostBuild(Build):
         objects = [
             self.compile(ninja, f"{folder}/{path.name}.o", f"{generated}/device/{path.name}", flags) for path in units
         ]
+        symmetric = [*flags, *self.flags["symmetric"]]
+        for path in sorted((self.work / generated / "symmetric").glob("*.cu")):
+            source = f"{generated}/symmetric/{path.name}"
+            objects.append(self.compile(ninja, f"{folder}/symmetric/{path.name}.o", source, symmetric))
         for name in ("common.cu", "onerank.cu"):
             output = f"device-{self.request.arch}/{name}.o"
             objects.append(self.compile(ninja, output, f"tree/src/device/{name}", flags))
@@ -193,11 +198,18 @@ class HostBuild(Build):
 _RPATH = "'-Wl,-rpath,$$ORIGIN' -Wl,--enable-new-dtags"
 
 
-def _absent_kernels(table: Path) -> dict[str, str]:
-    """Stand-ins for the symmetric kernels, which this build leaves out: launching one fails and names it."""
-    names = nccl.symmetric_kernels(table)
+def _possible(unit: str) -> bool:
+    """Whether hostcuda can run the symmetric kernels of this generated file.
+
+    Not those that drive network cards from the GPU, and not those that NCCL itself compiles for single GPUs only.
+    """
+    return "_gin" not in unit and not nccl.SPECIFIC_SYMMETRIC.search(unit)
+
+
+def _absent_kernels(names: Sequence[str]) -> dict[str, str]:
+    """Stand-ins for symmetric kernels that this build leaves out: launching one fails and names it."""
     lines = ['#include "sym_kernels.h"', '#include "device.h"', '#include "hostcuda.h"', ""]
-    lines += [f"__global__ void {name}(ncclSymkDevWorkArgs4K const) {{}}" for name in names]
+    lines += [f"__global__ void {name}(ncclSymkDevWorkArgs4K const&) {{}}" for name in names]
     lines += ["", "namespace {", "struct Absent {", "  Absent() {"]
     for name in names:
         lines += [

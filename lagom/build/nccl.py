@@ -27,6 +27,8 @@ DOCA_FLAGS = ("-DDOCA_VERBS_USE_CUDA_WRAPPER", "-DDOCA_VERBS_USE_NET_WRAPPER")
 HOST_FLAGS = ("-DPROFAPI", *DOCA_FLAGS, "-DNCCL_GIN_PROXY_ENABLE=1", "-DNCCL_OS_LINUX")
 INCLUDES = ("-Itree/src", "-Itree/include", "-Itree/src/include", "-Itree/src/include/plugin")
 SYMMETRIC_TABLE = "sym_kernels_host.cc"
+# Kernels that few GPUs have the instructions for; NCCL compiles them for these alone, whatever else is asked for.
+SPECIFIC_SYMMETRIC = re.compile(r"_f8e\dm\d_(RSxLDMC_AGxSTMC|LDMC|RailA2A_LsaLDMC)\.cu$")
 
 
 def host_sources(source: Path, series: patch.Series) -> list[str]:
@@ -65,12 +67,17 @@ def export_headers(makefiles: Path, tree: Path, commit: str) -> None:
 
 
 def generate(
-    work: Path, folder: str, chosen: Sequence[str], symmetric: Callable[[Path], dict[str, str]], all_symmetric: bool
+    work: Path,
+    folder: str,
+    chosen: Sequence[str],
+    absent: Callable[[Sequence[str]], dict[str, str]],
+    possible: Callable[[str], bool] = lambda _: True,
 ) -> None:
     """Run NCCL's generators of `work`/tree and mirror what is to be compiled into `work`/`folder`.
 
     device/ holds the units of the `chosen` functions and their tables; symmetric/ the table of the symmetric kernels,
-    their units if `all_symmetric`, and the files that `symmetric` makes of that table.
+    the `chosen` units among those that are `possible` (by file name), and the files that `absent` makes of the names of
+    all other kernels.
     """
     device = work / "tree" / "src" / "device"
     with tempfile.TemporaryDirectory(prefix="generate-", dir=work) as scratch:
@@ -89,17 +96,22 @@ def generate(
             is_table = path.name in ("device_table.cu", "host_table.cc")
             if is_table or (path.suffix == ".cu" and "DEFINE_" in path.read_text()):
                 shutil.copy(path, made / "device")
-        for path in Path(scratch, "symmetric").iterdir():
-            if path.name == SYMMETRIC_TABLE or (all_symmetric and "__global__" in path.read_text()):
+        generated = Path(scratch, "symmetric")
+        shutil.copy(generated / SYMMETRIC_TABLE, made / "symmetric")
+        left_out = symmetric_kernels(generated / SYMMETRIC_TABLE)
+        for path in generated.glob("*.cu"):
+            held = re.findall(r"__global__ void (\w+)\(", path.read_text())
+            if held and functions.symmetric_name(path.name) in chosen and possible(path.name):
                 shutil.copy(path, made / "symmetric")
-        for name, text in symmetric(made / "symmetric" / SYMMETRIC_TABLE).items():
+                left_out = [name for name in left_out if name not in held]
+        for name, text in absent(left_out).items():
             (made / "symmetric" / name).write_text(text)
         trees.mirror(made, work / folder)
 
 
 def symmetric_kernels(table: Path) -> list[str]:
     """The names of the symmetric kernels that the generated `table` lists."""
-    names = re.findall(r"__global__ void (\w+)\(ncclSymkDevWorkArgs4K const\);", table.read_text())
+    names = re.findall(r"__global__ void (\w+)\(ncclSymkDevWorkArgs4K const&?\);", table.read_text())
     if not names:
         raise BuildError("symmetric/generate.py's table names no kernel: its format has changed")
     return names

@@ -55,9 +55,10 @@ class PointToPoint(Calls):
 
     def gather(self, send: Any, recv: Any = None, root: int = 0, stream: Any = None) -> None:
         """Put ``send`` of rank r at ``recv[r * count:]`` of ``root``; ``recv`` has size x count elements there, and is
-        unused elsewhere.
+        not written to elsewhere.
 
-        In place where ``send`` of the root is that part of ``recv``.
+        In place where ``send`` of the root is that part of ``recv``. Copy engines (``cta_policy`` 2) do it where every
+        rank, not only the root, passes its part of one window as ``recv``.
         """
         self._begin("gather")
         root = self._check_rank(root)
@@ -66,6 +67,8 @@ class PointToPoint(Calls):
         if self.rank == root:
             target = self._whole("gather", "recv", recv, source, written=True)
             require_apart("gather", source, target, in_place=target.address + root * source.nbytes)
+        elif recv is not None:
+            target = self._memory(recv, "recv", written=False)
         _native.gather(
             self._handle, source.address, target.address, source.count, source.dtype.code, root, stream_address(stream)
         )

@@ -23,6 +23,10 @@ from lagom.build.errors import BuildError
         ("AllReduce SumPostDiv * RING LL", 6),  # integers only
         ("AllGather PAT *", 1),  # Simple only
         ("AllReduce  Sum   f32 RING  LL", 1),
+        ("Symmetric", 11),
+        ("Symmetric AllGather", 1),
+        ("symmetric allreduce sum *", 5),
+        ("Symmetric (AllReduce|ReduceScatter) Sum bf16|Symmetric AllGather|SendRecv", 4),
     ],
 )
 def test_chooses(pattern: str, count: int) -> None:
@@ -42,6 +46,11 @@ def test_chooses(pattern: str, count: int) -> None:
         ("AllReduce Sum (f32 RING LL", "unbalanced"),
         ("AllReduce Sum f32) RING LL", "unbalanced"),
         ("AllReduce Sum f[32] RING LL", "only words"),
+        ("Symmetric Broadcast", "the forms are 'Symmetric', 'Symmetric AllGather' and 'Symmetric <AllReduce"),
+        (
+            "Symmetric AllReduce Prod f32",
+            "'Symmetric <AllReduce|ReduceScatter> Sum <type>' with type of f32, f16, bf16",
+        ),
     ],
 )
 def test_refuses(pattern: str, reason: str) -> None:
@@ -53,6 +62,27 @@ def test_default_leaves_out_what_the_gpu_lacks() -> None:
     for arch, lacks in ((800, (" f8", "NVLS", "COLLNET")), (900, ("COLLNET",)), (1000, ("COLLNET",))):
         left_out = set(functions.functions()) - set(functions.default(arch))
         assert left_out == {name for name in functions.functions() if any(word in name for word in lacks)}
+    assert set(functions.symmetric()) <= set(functions.default(900))
+
+
+def test_the_symmetric_kernels_generated_files_have_names(tmp_path: Path) -> None:
+    """Every file that NCCL's generator makes of them belongs to a name, and every name to a file."""
+    generator = fetch.pristine() / "src" / "device" / "symmetric" / "generate.py"
+    subprocess.run([sys.executable, generator, tmp_path / "out"], check=True)
+    made = [path for path in (tmp_path / "out").glob("*.cu") if "__global__" in path.read_text()]
+    assert {functions.symmetric_name(path.name) for path in made} == set(functions.symmetric())
+    for path in made:
+        name = functions.symmetric_name(path.name)
+        kernels = re.findall(r"__global__ void ncclSymkDevKernel_(\w+)\(", path.read_text())
+        assert name is not None
+        collective, *dtype = name.removeprefix("Symmetric ").replace(" Sum", "").split()
+        assert all(kernel.startswith(f"{collective}_") for kernel in kernels)
+        assert all(kernel.endswith("".join(f"_sum_{t}" for t in dtype)) for kernel in kernels)
+
+
+def test_symmetric_kernels_are_not_for_the_other_generator() -> None:
+    assert functions.only_funcs(functions.symmetric()) == "()"
+    assert functions.only_funcs(("SendRecv", *functions.symmetric())) == "(SendRecv)"
 
 
 @pytest.mark.parametrize("pattern", ["AllGather RING SIMPLE", "AllReduce Sum (f32|bf16) * *|Broadcast RING LL", None])

@@ -2,6 +2,8 @@
 """What ranks must have in common: init fails on all of them, soon, and says which rank and what."""
 
 import json
+import os
+import random
 import re
 import sys
 from pathlib import Path
@@ -11,6 +13,22 @@ from launch import NEEDS_MPIRUN, mpirun
 
 pytestmark = NEEDS_MPIRUN
 BEGIN = str(Path(__file__).with_name("begin.py"))
+PATCHES = Path(__file__).parents[2] / "nccl_patches"
+COMPARED = re.findall(r'"(NCCL_\w+)"', (PATCHES / "src" / "lagom" / "agreed_variables.h").read_text())
+# Those that have made ranks wait for each other for ever.
+HANGS = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "NCCL_CUMEM_ENABLE")
+# Values that NCCL takes; elsewhere 1 will do.
+VALUES = {
+    "NCCL_ALGO": "ring",
+    "NCCL_PROTO": "LL",
+    "NCCL_NET": "Socket",
+    "NCCL_P2P_LEVEL": "LOC",
+    "NCCL_MNNVL_ENABLE": "0",
+    "NCCL_WORK_ARGS_BYTES": "4096",
+    "NCCL_BUFFSIZE": "1048576",
+    "NCCL_CHECK_MODE": "DEBUG_LOCAL",
+    "NCCL_WIN_STRIDE": "4294967296",
+}
 RULE = "allreduce,-1,-1,ring,simple,1,-1,-1\n"
 
 
@@ -71,6 +89,25 @@ def test_an_unreadable_plan(plan: str, tmp_path: Path) -> None:
 def test_the_environment_that_decides_how_collectives_run(name: str, first: str, second: str | None) -> None:
     said = begin([{name: first}, {} if second is None else {name: second}])
     assert set(said) == {f"ranks differ: {name} of rank 1 is '{second or ''}', of rank 0 '{first}'"}
+
+
+def differ(name: str) -> None:
+    value = VALUES.get(name, "1")
+    said = begin([{}, {}, {name: value}])
+    assert set(said) == {f"ranks differ: {name} of rank 2 is '{value}', of rank 0 ''"}
+
+
+def test_one_rank_reaches_the_others_by_another_way() -> None:
+    """One of the variables, drawn at random; LAGOM_TEST_SEED draws it again."""
+    seed = int(os.environ.get("LAGOM_TEST_SEED", random.randrange(1 << 30)))
+    print("seed", seed)
+    differ(HANGS[seed % len(HANGS)])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", COMPARED)
+def test_every_variable_that_is_compared(name: str) -> None:
+    differ(name)
 
 
 def test_a_plan_is_required() -> None:

@@ -5,6 +5,7 @@
  * fails in NCCL's own check on every rank. Past that check all ranks know the struct below and exchange it. Whatever is
  * wrong on one rank travels in it, so that all ranks fail and none is left waiting. */
 #include "lagom_comm.h"
+#include "agreed_variables.h"
 
 #include "bootstrap.h"
 #include "comm.h"
@@ -20,14 +21,9 @@
 #define LAGOM_BUILD_DIGEST "unknown"
 #endif
 
-static constexpr int layout = 2; /* of lagomAgreement; counts up with every change to it */
+static constexpr int layout = 3; /* of lagomAgreement; counts up with every change to it */
 static constexpr int versionMark = 0x40000000;
 
-/* Variables that decide how a collective runs and that NCCL itself never compares. */
-static const char* const comparedVariables[] = {
-  "NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_LL128_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
-  "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE",
-  "NCCL_THREAD_THRESHOLDS", "NCCL_ALLGATHERV_ENABLE", "LAGOM_TEST_FALSIFY"};
 static constexpr int nCompared = sizeof(comparedVariables)/sizeof(comparedVariables[0]);
 
 enum planState : int32_t { planNone, planInForce };

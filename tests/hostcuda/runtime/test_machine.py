@@ -12,6 +12,8 @@ MACHINES = {
     "a40x8": ("NVIDIA A40", "8.6", 4, 1),
     "a100x8": ("NVIDIA A100", "8.0", 12, 7),
     "h100x8": ("NVIDIA H100", "9.0", 18, 7),
+    "h200x8": ("NVIDIA H200", "9.0", 18, 7),
+    "b200x8": ("NVIDIA B200", "10.0", 18, 7),
 }
 
 
@@ -78,6 +80,32 @@ def test_nvidias_own_runtime_is_told_once(run: Run) -> None:
 def test_more_ranks_than_devices(run: Run) -> None:
     done = run("ask", "too_many_ranks")
     assert complaints(done)[0] == "hostcuda: device 8 does not exist: machine a40x8 shows 8 (0..7)"
+
+
+def test_no_devices(run: Run) -> None:
+    done = run("ask", "devices_by_number", env={"CUDA_VISIBLE_DEVICES": ""})
+    assert complaints(done)[0] == (
+        "hostcuda: device 0 does not exist: CUDA_VISIBLE_DEVICES shows none of the 8 of machine a40x8"
+    )
+
+
+@pytest.mark.parametrize("machine", ["a40x8", "a100x8", "h100x8", "h200x8", "b200x8"])
+def test_code_for_another_gpu_is_refused(run: Run, machine: str) -> None:
+    """As with real machine code: the same major compute capability, and no higher minor one."""
+    gpu, capability, _, _ = MACHINES[machine]
+    done = run("ask", "architectures", env={"HOSTCUDA_MACHINE": machine})
+    major, minor = capability.split(".")
+    runs = re.findall(r"^(\d+) (\w+)$", done.stdout, re.MULTILINE)
+    assert {arch for arch, error in runs if error == "cudaSuccess"} == {
+        arch for arch, _ in runs if arch == "0" or (arch[:-2] == major and int(arch[-2]) <= int(minor))
+    }
+    assert {error for _, error in runs} == {"cudaSuccess", "cudaErrorNoKernelImageForDevice"}
+    assert len(complaints(done)) == 1
+    assert re.fullmatch(
+        rf"hostcuda: kernels compiled for compute capability [\d.]+ cannot run on {gpu}.* \({re.escape(capability)}\): "
+        rf"a build for {major}\.x is needed",
+        complaints(done)[0],
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,6 +186,51 @@ BROKEN = {
     "no quotes": ({"small.xml": "<system version=1/>"}, "", r"small.xml:1: attribute 'version' has no value"),
     "cut short": ({"small.xml": '<system>\n<pci busid="0000'}, "", r"small.xml:2: attribute 'busid' is not closed"),
     "an odd bus id": ({"small.xml": '<system><pci busid="7"/></system>'}, "", r"small.xml:1: a GPU's busid must look"),
+    "bus ids that are no numbers": (
+        {"small.xml": '<system><pci busid="0000:0g:00.0"/></system>'},
+        "",
+        r"small.xml:1: a GPU's busid must look like 0000:00:00.0, not '0000:0g:00.0'",
+    ),
+    "a bus id twice": (
+        {"small.xml": '<system>\n<pci busid="0000:01:00.0"/>\n<pci busid="0000:01:00.0"/></system>'},
+        "",
+        r"small.xml:3: two GPUs have the busid 0000:01:00.0",
+    ),
+    "an empty topology": ({"small.xml": ""}, "", r"small.xml: no <system>: this is no topology file"),
+    "no XML at all": ({"small.xml": "eight of them\n"}, "", r"small.xml: no <system>: this is no topology file"),
+    "an unknown link count": (
+        {"small.xml": '<system><pci busid="0000:01:00.0" class="0x030000"><nvlink count="-1"/></pci></system>'},
+        "",
+        r"small.xml:1: <nvlink> needs a count, not '-1'",
+    ),
+    "an empty machine": ({"small.ini": ""}, "", r"small.ini: key 'name' is missing from section \[machine\]"),
+    "an unknown key": (
+        {"small.ini": "{machine}[nvlink]\nbgps = 1\n"},
+        "",
+        r"small.ini: \[nvlink\] bgps is not a key of a machine",
+    ),
+    "an unknown section": ({"small.ini": "{machine}[nvlnik]\n"}, "", r"small.ini: section \[nvlnik\] is not one of a"),
+    "a wrong unit": (
+        {"small.ini": "{machine}[host]\ngbps = 24 GB\nlatency_us = 1\n"},
+        "",
+        r"small.ini:\d+: gbps = '24 GB' is not a number",
+    ),
+    "a negative latency": (
+        {"small.ini": "{machine}[host]\ngbps = 1\nlatency_us = -1\n"},
+        "",
+        r"\[host\] needs gbps in 0..1000000, above 0, and latency_us in 0..1000000",
+    ),
+    "an empty GPU": ({"gpu.ini": ""}, "", r"gpu.ini: key 'name' is missing from section \[gpu\]"),
+    "an unknown section of a GPU": (
+        {"gpu.ini": GPU + "\n[fans]\n"},
+        "",
+        r"gpu.ini: section \[fans\] is not one of a GPU",
+    ),
+    "a negative figure": (
+        {"gpu.ini": re.sub(r"(?m)^sms *=.*", "sms = -84", GPU)},
+        "",
+        r"gpu.ini:\d+: sms = '-84' is not a whole number",
+    ),
     "no GPUs": ({"small.xml": '<system version="1"></system>'}, "", r"small.xml: 0 GPUs; 1 to 64 are possible"),
 }
 

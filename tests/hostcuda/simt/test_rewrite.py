@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 TOOLS = Path(__file__).parents[3] / "hostcuda" / "tools"
+sys.path.append(str(TOOLS))  # the tools import each other by name
 
 
 def load(name: str) -> ModuleType:

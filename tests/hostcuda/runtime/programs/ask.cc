@@ -29,6 +29,29 @@ CASE(too_many_ranks) {
   GIVES(cudaErrorInvalidDevice, cudaSetDevice(-1));
 }
 
+CASE(devices_by_number) { GIVES(cudaErrorInvalidDevice, cudaSetDevice(0)); }
+
+// Kernels that were compiled for one compute capability each; the first one for any.
+CASE(architectures) {
+  static char symbols[5];
+  const unsigned arches[] = {0, 800, 890, 900, 1000};
+  for (int i = 0; i < 5; ++i) {
+    hostcudaKernelEntry_t kernel{};
+    kernel.size = sizeof kernel;
+    kernel.version = HOSTCUDA_KERNEL_ENTRY_VERSION;
+    kernel.symbol = &symbols[i];
+    kernel.name = "kernel";
+    kernel.entry = [](const void*) {};
+    kernel.arch = arches[i];
+    OK(hostcudaRegisterKernel(&kernel));
+    cudaFuncAttributes attributes;
+    const cudaError_t told = cudaFuncGetAttributes(&attributes, &symbols[i]);
+    GIVES(told, cudaLaunchKernel(&symbols[i], dim3(1), dim3(1), nullptr, 0, nullptr));
+    std::printf("%u %s\n", arches[i], cudaGetErrorName(told));
+  }
+  OK(cudaDeviceSynchronize());
+}
+
 CASE(nothing_works_without_a_machine) {
   void* made;
   int value;

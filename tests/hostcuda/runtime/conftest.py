@@ -4,7 +4,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -35,25 +35,33 @@ def flags() -> list[str]:
     return ["-O1", "-g1", "-fPIC", *warnings, f"-I{HOSTCUDA}", f"-I{HOSTCUDA}/include", *cuda]
 
 
+def compile_source(source: Path, target: Path) -> Path:
+    """A source file of hostcuda, or a changed copy of one, as an object of libcudart; gives ``target``."""
+    standard = ["-std=gnu++20"] if source.suffix == ".cc" else []
+    command = [*compiler(), *standard, *flags(), "-fvisibility=hidden", "-c", str(source), "-o", str(target)]
+    subprocess.run(command, check=True)
+    return target
+
+
+def link_runtime(objects: Sequence[Path], target: Path) -> None:
+    script = f"-Wl,--version-script={HOSTCUDA}/libcudart.map"
+    link = ["g++", "-shared", f"-Wl,-soname,{target.name}", "-Wl,-z,defs", script, "-o", str(target)]
+    subprocess.run([*link, *map(str, objects), "-lpthread", "-ldl"], check=True)
+
+
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with libcudart.so.13, libcuda.so.1 and libnvidia-ml.so.1, and the data they look for beside them."""
     folder = tmp_path_factory.mktemp("hostcuda")
     sources = [file for room in ROOMS for pattern in ("*.cc", "*.S") for file in (HOSTCUDA / room).glob(pattern)]
 
-    def compile_one(source: Path) -> str:
-        target = folder / f"{source.parent.name}-{source.name}.o"
-        standard = ["-std=gnu++20"] if source.suffix == ".cc" else []
-        command = [*compiler(), *standard, *flags(), "-fvisibility=hidden", "-c", str(source), "-o", str(target)]
-        subprocess.run(command, check=True)
-        return str(target)
+    def compile_one(source: Path) -> Path:
+        return compile_source(source, folder / f"{source.parent.name}-{source.name}.o")
 
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compile_one, sorted(sources)))
     runtime = folder / "libcudart.so.13"
-    script = f"-Wl,--version-script={HOSTCUDA}/libcudart.map"
-    link = ["g++", "-shared", f"-Wl,-soname,{runtime.name}", "-Wl,-z,defs", script, "-o", str(runtime)]
-    subprocess.run([*link, *objects, "-lpthread", "-ldl"], check=True)
+    link_runtime(objects, runtime)
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         link = ["g++", "-shared", f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", str(runtime)]
         subprocess.run([*link, "-o", str(folder / name)], check=True)
@@ -70,7 +78,9 @@ def program(libraries: Path) -> Callable[[str], Path]:
         target = libraries / name
         if not target.exists():
             source = HERE / "programs" / f"{name}.cc"
-            needs = [str(libraries / "libcudart.so.13"), f"-Wl,-rpath,{libraries}", "-lpthread", "-ldl"]
+            # A runpath, so that LD_LIBRARY_PATH can put another library first.
+            path = ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{libraries}"]
+            needs = [str(libraries / "libcudart.so.13"), *path, "-lpthread", "-ldl"]
             command = [*compiler(), "-std=gnu++20", *flags(), "-c", str(source), "-o", f"{target}.o"]
             subprocess.run(command, check=True)
             subprocess.run(["g++", f"{target}.o", "-o", str(target), *needs], check=True)

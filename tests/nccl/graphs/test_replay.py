@@ -8,6 +8,7 @@ import pytest
 from launch import NEEDS_MPIRUN, mpirun
 
 REPLAY = str(Path(__file__).parent / "replay.py")
+TIMES = str(Path(__file__).parent / "times.py")
 CASES = ["once_captured_launched_often", "two_graphs", "captured_beside_enqueued", "a_group_over_two_streams", "update"]
 
 TRANSPORTS = {
@@ -34,6 +35,23 @@ def test_transports(transport: str) -> None:
 def test_implicit_order_of_launches() -> None:
     """Captured kernels wait for the start of the one before, not for its end."""
     replay(2, [2], {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"})
+
+
+def test_times_depend_on_the_program_alone() -> None:
+    """A launch goes onto the modelled timeline as its operations would have, and pauses of the CPU do not show."""
+    outputs = []
+    for seed in range(3):
+        done = mpirun(2, [sys.executable, "-P", TIMES, str(seed)])
+        assert done.returncode == 0, done.stdout + done.stderr
+        outputs.append(done.stdout)
+    assert outputs == [outputs[0]] * 3
+    rows = [line.rsplit(" ", 2) for line in outputs[0].splitlines()]
+    assert len(rows) == 2 * 4 * 3  # ranks, launches, kernels
+    for row in range(0, len(rows), 3):
+        by_name = {name.split(" ", 1)[1]: (int(start), int(end)) for name, start, end in rows[row : row + 3]}
+        communication = next(times for name, times in by_name.items() if name.startswith("AllReduce"))
+        assert by_name["before"][1] <= communication[0] < by_name["beside"][1]
+        assert by_name["before"][1] <= by_name["beside"][0] < communication[1]
 
 
 @pytest.mark.full

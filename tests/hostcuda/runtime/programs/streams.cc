@@ -313,7 +313,8 @@ CASE(legacy_default_stream) {
   cudaEvent_t later = new_event();
   cudaStream_t other = new_stream(cudaStreamDefault);
   OK(cudaEventRecord(later, other));  // waits for the default stream
-  OK(cudaStreamSynchronize(apart));   // minds neither
+  OK(cudaMemsetAsync(device_array<int>(1), 0, sizeof(int), apart));
+  OK(cudaStreamSynchronize(apart));  // minds neither
   sleep_ms(kWhile);
   GIVES(cudaErrorNotReady, cudaStreamQuery(nullptr));
   GIVES(cudaErrorNotReady, cudaEventQuery(later));

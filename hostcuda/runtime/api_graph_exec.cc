@@ -25,6 +25,7 @@ Instantiated make(cudaGraphExec_t* made, cudaGraph_t handle, unsigned long long 
   if (!graph || graph->capture != nullptr) return found;
   found = instantiate(*graph, flags);
   if (found.exec) *made = handle_of(*found.exec);
+  found.exec.reset();  // the last reference goes with the lock held
   return found;
 }
 

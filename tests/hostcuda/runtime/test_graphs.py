@@ -17,6 +17,7 @@ CASES = [
     "update",
     "clones_and_edits",
     "bad_handles",
+    "nothing_is_left_of_thousands",
     "work_of_two_devices",
     "legacy_default_stream",
     "through_the_driver",

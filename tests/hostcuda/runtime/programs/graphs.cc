@@ -443,6 +443,42 @@ CASE(bad_handles) {
   GIVES(cudaErrorInvalidValue, cudaGraphDestroy(graph));
 }
 
+size_t resident_pages() {
+  size_t whole = 0, resident = 0;
+  FILE* file = std::fopen("/proc/self/statm", "r");
+  CHECK(file != nullptr && std::fscanf(file, "%zu %zu", &whole, &resident) == 2);
+  std::fclose(file);
+  return resident;
+}
+
+CASE(nothing_is_left_of_thousands) {
+  cudaStream_t stream = new_stream(), side = new_stream();
+  cudaEvent_t fork = new_event(cudaEventDisableTiming), join = new_event(cudaEventDisableTiming);
+  const auto cycles = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+      OK(cudaEventRecord(fork, stream));
+      OK(cudaStreamWaitEvent(side, fork, 0));
+      OK(cudaMemsetAsync(scratch(), 0, 1, side));
+      OK(cudaMemsetAsync(scratch() + 1, 0, 1, stream));
+      OK(cudaEventRecord(join, side));
+      OK(cudaStreamWaitEvent(stream, join, 0));
+      cudaGraph_t graph;
+      OK(cudaStreamEndCapture(stream, &graph));
+      cudaGraphExec_t exec = instantiate(graph);
+      OK(cudaGraphDestroy(graph));
+      OK(cudaGraphLaunch(exec, stream));
+      OK(cudaGraphExecDestroy(exec));
+      if (i % 10 == 0) OK(cudaStreamSynchronize(stream));
+    }
+    OK(cudaDeviceSynchronize());
+  };
+  cycles(1000);
+  const size_t before = resident_pages();
+  cycles(3000);
+  CHECK(resident_pages() < before + 256);  // 1 MiB; a graph that stays has some kilobytes
+}
+
 CASE(work_of_two_devices) {
   cudaStream_t here = new_stream();
   OK(cudaSetDevice(1));

@@ -64,6 +64,8 @@ class Job:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for name in self.left_in_shared_memory():
+            Path(name).unlink(missing_ok=True)
 
     def await_posts(self, word: str, ranks: Sequence[int], limit_s: float) -> None:
         """Wait until these ranks have posted the word."""

@@ -23,7 +23,6 @@ SETTINGS: tuple[dict[str, str], ...] = (
     {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"},
     {"NCCL_P2P_LL_THRESHOLD": "0"},
     {"NCCL_CHUNK_SIZE": "65536"},
-    {"NCCL_P2P_EPOCH_ENABLE": "0"},
     {"NCCL_RUNTIME_CONNECT": "0"},
     {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
     {"NCCL_NCHANNELS_PER_NET_PEER": "4"},

@@ -49,7 +49,7 @@ def run(
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_own_choice(capsys: pytest.CaptureFixture[str], seed: int, ranks: int) -> None:
-    said = run(capsys, ranks, ["collectives.py", "--sample", "60", "--seed", str(seed)], {})
+    said = run(capsys, ranks, ["collectives.py", "--sample", "40", "--seed", str(seed)], {})
     # With this many cases NCCL takes kernels for small and for large data.
     assert "LL" in said
     assert re.search("AGxST|AllGather_ST|ReduceScatter_LD", said)
@@ -57,7 +57,7 @@ def test_own_choice(capsys: pytest.CaptureFixture[str], seed: int, ranks: int) -
 
 def test_a_forced_kernel(capsys: pytest.CaptureFixture[str], seed: int) -> None:
     kernel = KERNELS[seed % len(KERNELS)]
-    words = ["collectives.py", "--sample", "40", "--seed", str(seed), "--collective", COLLECTIVE[kernel.split("_")[0]]]
+    words = ["collectives.py", "--sample", "30", "--seed", str(seed), "--collective", COLLECTIVE[kernel.split("_")[0]]]
     assert f"ncclSymkDevKernel_{kernel}" in run(capsys, 3, words, {"NCCL_SYM_KERNEL": kernel})
 
 
@@ -102,7 +102,7 @@ def test_windows_where_not_all_is_nvlink(capsys: pytest.CaptureFixture[str], see
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_copy_engines(capsys: pytest.CaptureFixture[str], seed: int, ranks: int) -> None:
-    run(capsys, ranks, ["copies.py", "--sample", "50", "--seed", str(seed)], {})
+    run(capsys, ranks, ["copies.py", "--sample", "30", "--seed", str(seed)], {})
 
 
 @pytest.mark.full

@@ -25,9 +25,9 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def built_functions() -> str:
-    """The device functions that scripts/test builds."""
+    """The device functions of the builds that scripts/test makes to compare with stock."""
     script = HERE.parents[1] / "scripts" / "test-functions"
-    return subprocess.run([script], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([script, "beside-stock"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def compile_program(name: str, folder: Path, build: Path, source: Path = PROGRAMS) -> Path:

@@ -145,6 +145,7 @@ void stuck() {
 }  // namespace
 
 CASE(signalled) {
+  std::signal(SIGINT, SIG_DFL);  // a shell ignores it for what it starts in the background
   stuck();
   for (;;) nap(1000);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators made and destroyed over and over, or many collectives on one; what the process holds is written down
- * as it goes on. One JSON object a line: {"process": 0, "cycle": 10, "calls": 80, "heap_bytes": ...}. */
+ * as it goes on. One JSON object a line: {"process": 0, "cycle": 10, "call": 80, "heap_bytes": ...}. */
 #include "ranks.h"
 #include "resources.h"
 
@@ -162,7 +162,7 @@ void release(Options const& o, std::vector<Rank>& ranks) {
 
 void report(int process, int cycle, long calls) {
   Resources held = resources();
-  printf("{\"process\": %d, \"cycle\": %d, \"calls\": %ld, \"heap_bytes\": %ld, \"anonymous_bytes\": %ld, "
+  printf("{\"process\": %d, \"cycle\": %d, \"call\": %ld, \"heap_bytes\": %ld, \"anonymous_bytes\": %ld, "
          "\"shared_bytes\": %ld, \"memfd_bytes\": %ld, \"descriptors\": %ld, \"threads\": %ld, \"mappings\": %ld, "
          "\"dev_shm\": %ld}\n",
          process, cycle, calls, held.heapBytes, held.anonymousBytes, held.sharedBytes, held.memfdBytes,

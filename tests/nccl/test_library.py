@@ -14,6 +14,7 @@ CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
 
 NCCL_CALLS = [
+    "CommInitAll",
     "CommInitRankConfig",
     "CommFinalize",
     "CommDestroy",
@@ -30,6 +31,10 @@ NCCL_CALLS = [
     "ReduceScatter",
     "Broadcast",
     "Reduce",
+    "RedOpCreatePreMulSum",
+    "RedOpDestroy",
+    "Send",
+    "Recv",
     "GetUniqueId",
 ]
 CUDA_CALLS = [
@@ -51,6 +56,15 @@ CUDA_CALLS = [
     "StreamSynchronize",
     "StreamQuery",
     "StreamWaitEvent",
+    "StreamBeginCapture",
+    "StreamEndCapture",
+    "StreamIsCapturing",
+    "GraphGetNodes",
+    "GraphDestroy",
+    "GraphInstantiateWithFlags",
+    "GraphLaunch",
+    "GraphExecUpdate",
+    "GraphExecDestroy",
     "EventCreateWithFlags",
     "EventDestroy",
     "EventRecord",

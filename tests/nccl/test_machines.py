@@ -17,7 +17,7 @@ PROGRAM = str(Path(__file__).with_name("ways.py"))
 NEEDED = "AllReduce Sum f32 (RING|TREE) *|AllGather RING *|SendRecv"
 # Architecture of the build; what NCCL calls the way from the first GPU to the second, and to the third.
 MACHINES = {
-    "a40x8": (800, "NVL", "PHB"),
+    "a40x8": (800, "NVL", "PXB"),
     "a100x8": (800, "NVL", "NVL"),
     "h100x8": (900, "NVL", "NVL"),
     "h200x8": (900, "NVL", "NVL"),

@@ -83,8 +83,9 @@ CASE(what_follows_a_wait_waits) {
   cudaStream_t waits = new_stream(), writes = new_stream();
   cuuint32_t* flag = device_array<cuuint32_t>(1);
   int* cell = pinned<int>();
-  int* one = pinned<int>();
-  *one = 1;
+  int* one = device_array<int>(1);  // a copy from host to host would hold this thread up
+  const int value = 1;
+  OK(cudaMemcpy(one, &value, sizeof value, cudaMemcpyDefault));
   OK(cudaMemset(flag, 0, sizeof *flag));
   OK(cuStreamWaitValue32(waits, at(flag), 3, CU_STREAM_WAIT_VALUE_EQ));
   OK(cudaMemcpyAsync(cell, one, sizeof *cell, cudaMemcpyDefault, waits));

@@ -58,7 +58,7 @@ def test_both_sides_in_turns(tmp_path: Path, sides: list[Library], monkeypatch: 
 @pytest.mark.parametrize(
     ("program", "status", "words"),
     [
-        ("import sys; print('# a'); sys.exit('the reason')", 1, "exit status 1: the reason"),
+        ("import sys; print('# a', file=sys.stderr); sys.exit('the reason')", 1, "exit status 1: the reason"),
         ("print('8 2 float sum -1 1 1 1 5 1 1 1 0')", 7, "wrong data"),
         ("print('nothing of interest')", 1, "it printed no table in nccl-tests' format"),
         ("raise SystemExit(7)", 7, "wrong data"),

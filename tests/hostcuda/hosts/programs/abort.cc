@@ -86,6 +86,7 @@ CASE(finalized) {
   ncclComm_t comm = init();
   Collectives(comm, new_stream()).all_reduce(1000);
   OK(ncclCommFinalize(comm));
+  meet("finalized");
   abort_in_time(comm);
 }
 

@@ -90,8 +90,10 @@ class Rank:
         at = 0
         while at < len(steps):
             together = rng.choice((1, 1, 1, 2, 3, 5))
-            with nccl.group() if together > 1 else contextlib.nullcontext():
-                for step in steps[at : at + together]:
+            chosen = steps[at : at + together]
+            grouped = together > 1 and not any(step.alone for step in chosen)
+            with nccl.group() if grouped else contextlib.nullcontext():
+                for step in chosen:
                     self.now(f"round {number}, {step}")
                     step.launch()
             if own.random() < 0.2:

@@ -19,6 +19,11 @@ _BITS = "int32"
 class Step(Protocol):
     """One thing that is enqueued, and how to see afterwards that it was right."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether it cannot be in a group: calls there are launched when the group ends, events are not."""
+        ...
+
     def launch(self) -> None: ...
     def problem(self) -> str | None: ...
 
@@ -40,6 +45,7 @@ class Collective:
         self._job = Job(comm, case, arenas)
         follow = follow and case.path.collective == "all_reduce"
         self._again = arenas[0].place(self._job.counts.recv, case.dtype, 0) if follow else None
+        self.alone = self._again is not None
 
     def __str__(self) -> str:
         return f"{self._job.case} root {self._job.root}" + (", followed by another" if self._again else "")
@@ -72,6 +78,8 @@ class Collective:
 
 class Exchange:
     """Sends along permutations of the ranks, all in one group; also to oneself, and nothing at all."""
+
+    alone = False
 
     def __init__(self, comm: Communicator, rng: Random, arenas: tuple[Arena, Arena], stream: Stream) -> None:
         self._comm, self._stream = comm, stream
@@ -110,6 +118,8 @@ class Exchange:
 
 class Filled:
     """A broadcast of what the device itself has just set, in stream order."""
+
+    alone = False
 
     def __init__(self, comm: Communicator, rng: Random, arenas: tuple[Arena, Arena], stream: Stream) -> None:
         self._comm, self._stream = comm, stream

@@ -41,8 +41,8 @@ def run(
 
 @pytest.mark.parametrize(
     ("ranks", "words", "more"),
-    [(3, [], NOTHING), (2, [], SHM)],
-    ids=["processes", "shared memory"],
+    [(3, [], NOTHING), (2, [], SHM), (4, ["--layout", "pairs"], IPC)],
+    ids=["processes", "shared memory", "two hosts"],
 )
 def test_a_few_rounds(
     capsys: pytest.CaptureFixture[str], ranks: int, words: list[str], more: Mapping[str, str]

@@ -21,6 +21,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -44,8 +45,10 @@ _TURN_ROUNDS = 8
 class Rank:
     """One rank: its communicator over all, and its memory."""
 
-    def __init__(self, comm: Communicator, chosen: argparse.Namespace, seed: int) -> None:
-        self.world = comm
+    def __init__(
+        self, comm: Communicator, chosen: argparse.Namespace, seed: int, siblings: threading.Barrier
+    ) -> None:
+        self.world, self._siblings = comm, siblings
         self.rank = comm.rank
         self._chosen, self._seed = chosen, seed
         self._arenas = (Arena(_ROOM_BYTES, by_nccl=True), Arena(_ROOM_BYTES, by_nccl=True))
@@ -115,6 +118,9 @@ class Rank:
         assert child is not None
         with child:
             yield child
+        # The last rank of a process that destroys frees the memory of all of them, and freeing waits for their devices:
+        # none may begin what waits for that last rank.
+        self._siblings.wait()
 
     def _fail(self, what: str) -> None:
         self.failures.append(f"rank {self.rank}, {what}")
@@ -167,6 +173,7 @@ def main() -> int:
     devices = [world.Get_rank() * chosen.devices + index for index in range(chosen.devices)]
     ranks: list[Rank] = []
     done = threading.Event()
+    siblings = threading.Barrier(chosen.devices)
     begun = time.monotonic()
 
     def start(device: int) -> Rank:
@@ -174,11 +181,18 @@ def main() -> int:
         config = Config(max_ctas=2)
         size = world.Get_size() * chosen.devices
         comm = nccl.init(unique_id=identity, rank=device, size=size, device=device, config=config)
-        return Rank(comm, chosen, seed)
+        return Rank(comm, chosen, seed, siblings)
 
     def turn(rank: Rank, first: int, last: int) -> None:
         for number in range(first, last):
-            rank.round(number)
+            try:
+                rank.round(number)
+            except Exception:
+                # The other ranks would wait for this one for ever.
+                print(f"stress: seed {seed}, rank {rank.rank}, {rank.doing}", file=sys.stderr)
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
 
     with ThreadPoolExecutor(chosen.devices) as pool:
         ranks += pool.map(start, devices)

@@ -74,7 +74,7 @@ def test_one_way_between_processes(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("hostcuda")
 def test_one_way_inside_a_process(capsys: pytest.CaptureFixture[str]) -> None:
-    name, kind = drawn(list(ONE_PROCESS)), "group"  # threads: with --full, see docs/hostcuda.md, "Open fault"
+    name, kind = drawn(list(ONE_PROCESS)), drawn(["threads", "group"])
     with capsys.disabled():
         print(f"\ninside a process, {kind}: {name}")
     check(ONE_PROCESS[name], [kind, "4"])

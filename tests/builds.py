@@ -24,6 +24,16 @@ def _found(pattern: str, arch: int, stock: bool, extra: tuple[Path, ...]) -> Pat
     return built or f"not built from these sources: {command}"
 
 
+# For GPUs of 9.0 everything is built, because they can run everything; scripts/test-functions says what 8.0 has.
+HOPPER_ARCH = 900
+
+
+def hopper() -> dict[str, str]:
+    """The environment of eight H100 and a build with all device functions; skips the test if there is none."""
+    whole = functions.default(HOPPER_ARCH)
+    return {"HOSTCUDA_MACHINE": "h100x8", "LAGOM_NCCL": str(host_build("|".join(whole), arch=HOPPER_ARCH))}
+
+
 def host_build(pattern: str, *, arch: int = 800, stock: bool = False, extra: tuple[Path, ...] = ()) -> Path:
     """The folder of a build that holds the functions of ``pattern``; skips the test, saying why, if there is none."""
     found = _found(pattern, arch, stock, extra)

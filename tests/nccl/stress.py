@@ -45,9 +45,7 @@ _TURN_ROUNDS = 8
 class Rank:
     """One rank: its communicator over all, and its memory."""
 
-    def __init__(
-        self, comm: Communicator, chosen: argparse.Namespace, seed: int, siblings: threading.Barrier
-    ) -> None:
+    def __init__(self, comm: Communicator, chosen: argparse.Namespace, seed: int, siblings: threading.Barrier) -> None:
         self.world, self._siblings = comm, siblings
         self.rank = comm.rank
         self._chosen, self._seed = chosen, seed

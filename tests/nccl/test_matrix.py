@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from builds import host_build
+from builds import hopper, host_build
 from launch import NEEDS_MPIRUN, NOTHING, mpirun
 
 from lagom.bench.collectives import COLLECTIVES
@@ -18,16 +18,11 @@ pytestmark = [NEEDS_MPIRUN, pytest.mark.usefixtures("hostcuda")]
 MATRIX = [sys.executable, "-P", str(Path(__file__).with_name("matrix.py"))]
 # LL128 exists on machines whose GPUs are all joined by NVLink only.
 NVLINK = {"HOSTCUDA_MACHINE": "a100x8"}
-HOPPER = {"HOSTCUDA_MACHINE": "h100x8"}
 # What scripts/test-functions holds.
 BUILT = [
     *("--dtype", "int32", "uint32", "float16", "bfloat16", "float32", "float64"),
     *("--op", "sum", "max", "min", "avg", "mulsum"),
 ]
-RINGS_AND_TREES = (
-    "(AllReduce|Reduce|ReduceScatter) * * RING *|AllReduce * * TREE *|(AllGather|AllGatherV|Broadcast) RING *|SendRecv"
-)
-OTHERS = "AllGather (PAT|NVLS) *|ReduceScatter * * (PAT|NVLS) *|AllReduce * * (NVLS|NVLS_TREE) *"
 PLACES = [("one", ranks) for ranks in range(2, 9)] + [("pairs", 4)] + [("apart", ranks) for ranks in range(2, 9)]
 Cells = dict[str, tuple[int, int]]
 
@@ -70,6 +65,14 @@ def test_sample(capsys: pytest.CaptureFixture[str], layout: str, ranks: int, cel
     run(capsys, ranks, [*words, *BUILT], NVLINK)
 
 
+def test_sample_of_all_types(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also 8-bit floats and products, on a layout that is drawn as well."""
+    seed = int(os.environ.get("LAGOM_TEST_SEED", random.randrange(1 << 30)))
+    layout, ranks = random.Random(seed).choice([place for place in PLACES if place[1] <= 4])
+    words = ["--layout", layout, "--sample", "60", "--seed", str(seed), "--algorithm", "ring", "tree"]
+    run(capsys, ranks, words, hopper())
+
+
 def test_what_is_refused_is_what_nccl_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     """By rule and by environment the same pairs run, and no others."""
     words = ["--small", "--dtype", "float32", "--op", "sum", "--algorithm", "ring", "tree", "pat"]
@@ -100,9 +103,8 @@ def test_the_same_pairs_everywhere(capsys: pytest.CaptureFixture[str], layout: s
 @pytest.mark.timeout(8000)
 def test_all(capsys: pytest.CaptureFixture[str], layout: str, ranks: int, collective: str) -> None:
     """All types and operations, on GPUs that have 8-bit floats; a few channels, so that the ranks' threads stay few."""
-    library = {"LAGOM_NCCL": str(host_build(RINGS_AND_TREES, arch=900))}
     words = ["--collective", collective, "--layout", layout, "--algorithm", "ring", "tree"]
-    cells = run(capsys, ranks, words, {**HOPPER, **library}, timeout_s=7900)
+    cells = run(capsys, ranks, words, hopper(), timeout_s=7900)
     whole = 72 if COLLECTIVES[collective].reduces else 12
     able = {path for path, (ran, refused) in cells.items() if (ran, refused) == (whole, 0)}
     assert able >= ({path for path in expected(layout) if path.startswith(f"{collective} ")} or {collective})
@@ -114,10 +116,9 @@ def test_all(capsys: pytest.CaptureFixture[str], layout: str, ranks: int, collec
 @pytest.mark.timeout(8000)
 def test_other_algorithms(capsys: pytest.CaptureFixture[str], layout: str, ranks: int, collective: str) -> None:
     """What takes no knobs, by environment: what NCCL holds possible runs, the rest is refused in its words."""
-    library = {"LAGOM_NCCL": str(host_build(f"{RINGS_AND_TREES}|{OTHERS}", arch=900))}
     others = ["collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"]
     words = ["--collective", collective, "--layout", layout, "--forced", "environment", "--algorithm", *others]
-    cells = run(capsys, ranks, words, {**HOPPER, **library}, 7900, least=0)
+    cells = run(capsys, ranks, words, hopper(), 7900, least=0)
     able = {path for path, (ran, _) in cells.items() if ran}
     wanted = set()
     if layout == "apart" and collective in ("all_gather", "reduce_scatter"):

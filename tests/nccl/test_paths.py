@@ -13,30 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from builds import host_build
+from builds import hopper
 from launch import NEEDS_MPIRUN, run
 
 pytestmark = NEEDS_MPIRUN
 PATHS = [sys.executable, "-P", str(Path(__file__).with_name("paths.py"))]
-H100 = {"HOSTCUDA_MACHINE": "h100x8"}
 DTYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
     "float8_e4m3fn", "float8_e5m2",
 )  # fmt: skip
-# What test-functions 900 has; all of it with --full.
-SAMPLED = (
-    "AllReduce (Sum|MinMax) (i32|bf16|f32) (NVLS|NVLS_TREE) *|AllGather (NVLS|PAT) *|"
-    "ReduceScatter (Sum|MinMax) (i32|bf16|f32) (NVLS|PAT) *"
-)
-SAMPLED_TYPES = ("int32", "bfloat16", "float32")
-SAMPLED_OPS = {  # what a path cannot do must be refused
-    "nvls": ("sum", "prod", "max", "min", "avg", "mulsum"),
-    "nvls_tree": ("sum", "prod", "max", "min", "avg", "mulsum"),
-    "pat": ("sum", "max", "min", "avg", "mulsum"),
-}
-FUNCTIONS = (
-    "AllReduce (Sum|MinMax) * (NVLS|NVLS_TREE) *|AllGather (NVLS|PAT) *|ReduceScatter (Sum|Prod|MinMax) * (NVLS|PAT) *"
-)
 # What scripts/test-functions has for the ring.
 BUILT_TYPES = ("int32", "uint32", "float16", "bfloat16", "float32", "float64")
 BUILT_OPS = ("sum", "max", "min", "avg", "mulsum")
@@ -98,28 +83,18 @@ def launch(
 
 
 def arguments(path: str, sample: int | None, seed: int) -> list[str]:
-    if sample is None:
-        return [path]
-    words = [path, "--sample", str(sample), "--seed", str(seed)]
-    if path in SAMPLED_OPS:
-        words += ["--dtype", *SAMPLED_TYPES, "--op", *SAMPLED_OPS[path]]
-    return words
-
-
-def hopper(sample: int | None) -> dict[str, str]:
-    """The environment for a machine with NVLink SHARP and a build that holds its functions."""
-    return {**H100, "LAGOM_NCCL": str(host_build(FUNCTIONS if sample is None else SAMPLED, arch=900))}
+    return [path] if sample is None else [path, "--sample", str(sample), "--seed", str(seed)]
 
 
 def check_nvls(capsys, folder: Path, ranks: int, sample: int | None, seed: int) -> None:
-    environment = {**hopper(sample), "NCCL_ALGO": "NVLS"}
+    environment = {**hopper(), "NCCL_ALGO": "NVLS"}
     said = launch(capsys, folder, ranks, arguments("nvls", sample, seed), environment, 3900 if sample is None else 200)
     assert said.algorithms.keys() == {"NVLS"} and said.algorithms["NVLS"] >= said.ran
 
 
 def check_tree(capsys, folder: Path, ranks: int, sample: int | None, seed: int, nics: list[str]) -> None:
     environment = {
-        **hopper(sample),
+        **hopper(),
         "NCCL_ALGO": "NVLSTree",
         "NCCL_SOCKET_IFNAME": "hc",
     }
@@ -129,7 +104,7 @@ def check_tree(capsys, folder: Path, ranks: int, sample: int | None, seed: int, 
 
 
 def check_pat(capsys, folder: Path, ranks: int, sample: int | None, seed: int) -> None:
-    environment = {**hopper(sample), "NCCL_ALGO": "PAT"}
+    environment = {**hopper(), "NCCL_ALGO": "PAT"}
     words = [*arguments("pat", sample, seed), "--ranks-per-host", "1"]
     said = launch(capsys, folder, ranks, words, environment, 3900 if sample is None else 200)
     assert said.algorithms.keys() == {"PAT"} and said.algorithms["PAT"] >= said.ran
@@ -137,21 +112,21 @@ def check_pat(capsys, folder: Path, ranks: int, sample: int | None, seed: int) -
 
 @pytest.mark.parametrize("ranks", [2, 5, 8])
 def test_nvls(capsys: pytest.CaptureFixture[str], tmp_path: Path, ranks: int, seed: int) -> None:
-    check_nvls(capsys, tmp_path, ranks, 30, seed)
+    check_nvls(capsys, tmp_path, ranks, 60, seed)
 
 
 def test_nvls_tree(capsys: pytest.CaptureFixture[str], tmp_path: Path, seed: int, two_nics: list[str]) -> None:
-    check_tree(capsys, tmp_path, 4, 24, seed, two_nics)
+    check_tree(capsys, tmp_path, 4, 48, seed, two_nics)
 
 
 @pytest.mark.parametrize("ranks", [2, 5])
 def test_pat(capsys: pytest.CaptureFixture[str], tmp_path: Path, ranks: int, seed: int) -> None:
-    check_pat(capsys, tmp_path, ranks, 30, seed)
+    check_pat(capsys, tmp_path, ranks, 60, seed)
 
 
 def test_registered_nvls(capsys: pytest.CaptureFixture[str], tmp_path: Path, seed: int) -> None:
     """Buffers of ncclMemAlloc that were registered are bound to multicast objects and used in place."""
-    environment = {**hopper(30), "NCCL_ALGO": "NVLS"}
+    environment = {**hopper(), "NCCL_ALGO": "NVLS"}
     words = [*arguments("nvls", 30, seed), "--register", "nccl", "--possible-only"]
     said = launch(capsys, tmp_path, 3, words, environment, 200)
     assert "successfully registered NVLS" in said.log and "failed to NVLS register" not in said.log
@@ -162,7 +137,7 @@ def test_registered_nvls(capsys: pytest.CaptureFixture[str], tmp_path: Path, see
 
 def test_nvls_with_memory_that_cannot_be_bound(capsys: pytest.CaptureFixture[str], tmp_path: Path, seed: int) -> None:
     """Registered memory of cudaMalloc: NCCL copies through its own buffers, as without registering."""
-    environment = {**hopper(6), "NCCL_ALGO": "NVLS"}
+    environment = {**hopper(), "NCCL_ALGO": "NVLS"}
     words = [*arguments("nvls", 6, seed), "--register", "cuda", "--possible-only"]
     said = launch(capsys, tmp_path, 2, words, environment, 200)
     assert "failed to NVLS register" in said.log and "registered NVLS" not in said.log
@@ -202,7 +177,7 @@ def test_one_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 def test_one_rank_with_8_bit_floats(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    environment = hopper(0)
+    environment = hopper()
     words = ["one_rank", "--sample", "100000", "--dtype", *(name for name in DTYPES if "float8" in name)]
     assert launch(capsys, tmp_path, 1, words, environment, 200).ran > 100
 

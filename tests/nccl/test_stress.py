@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random use of NCCL, see stress.py: a few rounds normally, ten minutes over all transports with --full.
+"""Random use of all of NCCL on H100s, see stress.py: a few rounds normally, ten minutes over all transports with --full.
 
 LAGOM_TEST_SEED draws the rounds of an earlier run again.
 """
@@ -11,17 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from builds import hopper
 from launch import NEEDS_MPIRUN, NOTHING, mpirun
 
 pytestmark = [NEEDS_MPIRUN, pytest.mark.usefixtures("hostcuda")]
 STRESS = [sys.executable, "-P", str(Path(__file__).with_name("stress.py"))]
-# What scripts/test-functions holds.
-BUILT = [
-    *("--dtype", "int32", "uint32", "float16", "bfloat16", "float32", "float64"),
-    *("--op", "sum", "max", "min", "avg", "mulsum"),
-]
-# PAT is what NCCL takes for parts that have one rank on each host.
-TWO_HOSTS = {"NCCL_ALGO": "^PAT"}
 IPC = {"NCCL_CUMEM_ENABLE": "0"}
 SHM = {"NCCL_P2P_DISABLE": "1"}
 NET = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
@@ -33,7 +27,7 @@ def run(
     if "LAGOM_TEST_SEED" in os.environ:
         words = [*words, "--seed", os.environ["LAGOM_TEST_SEED"]]
     # So that a hang is told by its seed and round before the time is up.
-    done = mpirun(ranks, [*STRESS, *BUILT, *words, "--hang", str(timeout_s / 2)], more, timeout_s)
+    done = mpirun(ranks, [*STRESS, *words, "--hang", str(timeout_s / 2)], {**hopper(), **more}, timeout_s)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     counted = re.search(r"^seed \d+: rounds \d+ to \d+, (\d+) calls on .*; 0 failures$", done.stdout, re.MULTILINE)
     assert counted and int(counted[1]) > 0, done.stdout
@@ -44,7 +38,7 @@ def run(
 
 @pytest.mark.parametrize(
     ("ranks", "words", "more"),
-    [(3, [], NOTHING), (2, [], SHM), (4, ["--layout", "pairs"], IPC | TWO_HOSTS)],
+    [(3, [], NOTHING), (2, [], SHM), (4, ["--layout", "pairs"], IPC)],
     ids=["processes", "shared memory", "two hosts"],
 )
 def test_a_few_rounds(
@@ -62,8 +56,8 @@ def test_a_few_rounds(
         (3, [], IPC),
         (3, [], SHM),
         (3, [], NET),
-        (4, ["--layout", "pairs"], TWO_HOSTS),
-        (4, ["--layout", "pairs"], IPC | TWO_HOSTS),
+        (4, ["--layout", "pairs"], NOTHING),
+        (4, ["--layout", "pairs"], IPC),
     ],
     ids=["P2P", "threads", "IPC", "SHM", "NET", "two hosts", "two hosts, IPC"],
 )
@@ -87,10 +81,10 @@ def test_wrong_data_is_told(tmp_path: Path) -> None:
         "stress_calls.Exchange = Wrong\n"
         "sys.exit(stress.main())\n"
     )
-    words = [sys.executable, "-P", str(program), *BUILT, "--rounds", "6", "--seed", "3"]
-    done = mpirun(2, words, timeout_s=200)
+    words = [sys.executable, "-P", str(program), "--rounds", "6", "--seed", "3"]
+    done = mpirun(2, words, more=hopper(), timeout_s=200)
     assert done.returncode != 0
     told = re.findall(r"^stress: seed 3, rank \d, round (\d+), exchange .*: 1 of", done.stderr, re.MULTILINE)
     assert told, done.stdout + done.stderr
-    again = mpirun(2, [*words, "--from", told[0]], timeout_s=200)
+    again = mpirun(2, [*words, "--from", told[0]], more=hopper(), timeout_s=200)
     assert f"round {told[0]}, exchange" in again.stderr

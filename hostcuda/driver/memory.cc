@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "driver/driver.h"
+#include "runtime/memory_handles.h"
 #include "runtime/multicast.h"
+#include "runtime/virtual_memory.h"
 
 using namespace hostcuda;
 using namespace hostcuda::driver;
@@ -84,7 +86,7 @@ HC_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* han
 
 HC_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
                                                           CUmemGenericAllocationHandle handle) {
-  const auto physical = rt::find_physical(handle);
+  const auto physical = rt::find_handle(handle).physical;
   if (properties == nullptr || !physical) return CUDA_ERROR_INVALID_VALUE;
   *properties = physical->properties;
   return CUDA_SUCCESS;
@@ -92,11 +94,11 @@ HC_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* p
 
 HC_EXPORT CUresult cuMemExportToShareableHandle(void* shared, CUmemGenericAllocationHandle handle,
                                                 CUmemAllocationHandleType type, unsigned long long flags) {
-  const auto physical = rt::find_physical(handle);
-  const auto multicast = rt::find_multicast(handle);
+  const auto [physical, multicast] = rt::find_handle(handle);
   if (shared == nullptr || flags != 0 || (!physical && !multicast)) return CUDA_ERROR_INVALID_VALUE;
   if (type != kShareable) return CUDA_ERROR_NOT_SUPPORTED;
-  const unsigned long long asked = physical ? physical->properties.requestedHandleTypes + 0ULL : multicast->handle_types();
+  const unsigned long long asked =
+      physical ? physical->properties.requestedHandleTypes + 0ULL : multicast->handle_types();
   if ((asked & type) == 0) return CUDA_ERROR_INVALID_VALUE;
   return guarded([&] { return rt::export_fd(handle, static_cast<int*>(shared)); });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "driver/driver.h"
+#include "runtime/memory_handles.h"
 
 using namespace hostcuda;
 using namespace hostcuda::driver;
@@ -58,7 +59,7 @@ HC_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle* handle, const
 HC_EXPORT CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice number) {
   const rt::Device* device = rt::device(number);
   if (device == nullptr) return no_device();
-  const auto object = rt::find_multicast(handle);
+  const auto object = rt::find_handle(handle).multicast;
   if (!object) return CUDA_ERROR_INVALID_VALUE;
   if (!rt::machine()->has_multicast(device->place)) return CUDA_ERROR_NOT_SUPPORTED;
   return guarded([&] { return object->add_device(device->place); });
@@ -67,8 +68,8 @@ HC_EXPORT CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUd
 HC_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, std::size_t at,
                                       CUmemGenericAllocationHandle memory, std::size_t offset, std::size_t bytes,
                                       unsigned long long flags) {
-  const auto object = rt::find_multicast(handle);
-  const auto physical = rt::find_physical(memory);
+  const auto object = rt::find_handle(handle).multicast;
+  const auto physical = rt::find_handle(memory).physical;
   if (!object || !physical || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return guarded([&] { return object->bind(at, physical, offset, bytes); });
 }
@@ -76,7 +77,7 @@ HC_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, std::
 // The memory behind an address range of the driver's own mappings; what cudaMalloc gives cannot be bound.
 HC_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, std::size_t at, CUdeviceptr address,
                                        std::size_t bytes, unsigned long long flags) {
-  const auto object = rt::find_multicast(handle);
+  const auto object = rt::find_handle(handle).multicast;
   if (!object || flags != 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return guarded([&] {
     std::size_t done = 0;
@@ -97,7 +98,7 @@ HC_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevi
                                      std::size_t bytes) {
   const rt::Device* device = rt::device(number);
   if (device == nullptr) return no_device();
-  const auto object = rt::find_multicast(handle);
+  const auto object = rt::find_handle(handle).multicast;
   if (!object) return CUDA_ERROR_INVALID_VALUE;
   return guarded([&] { return object->unbind(device->place, at, bytes); });
 }

@@ -8,7 +8,7 @@
 #include "nvml/nvml_types.h"
 #include "runtime/error.h"
 #include "runtime/machine.h"
-#include "runtime/memory.h"
+#include "runtime/pages.h"
 
 namespace hostcuda::nvml {
 namespace {

@@ -8,7 +8,7 @@
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
-#include "runtime/memory.h"
+#include "runtime/pages.h"
 
 using namespace hostcuda::rt;
 

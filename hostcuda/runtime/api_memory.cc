@@ -4,6 +4,7 @@
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
+#include "runtime/memory_ipc.h"
 #include "runtime/pool.h"
 
 using namespace hostcuda::rt;

@@ -4,7 +4,6 @@
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
-#include "runtime/memory.h"
 #include "runtime/pool.h"
 
 namespace hostcuda::rt {

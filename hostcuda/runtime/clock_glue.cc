@@ -8,7 +8,7 @@
 
 #include "runtime/error.h"
 #include "runtime/machine.h"
-#include "runtime/memory.h"
+#include "runtime/pages.h"
 #include "runtime/stream.h"
 
 namespace hostcuda::rt {

@@ -167,7 +167,7 @@ void Multicast::wait_for_devices() const {
 
 cudaError_t Multicast::bind(std::uint64_t at, const std::shared_ptr<Physical>& physical, std::uint64_t offset,
                             std::uint64_t bytes) {
-  const std::uint64_t holds = (physical->bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t holds = whole_pages(physical->bytes) * kPageBytes;
   if (bytes == 0 || !whole_pages(at, offset, bytes) || at > shared_->bytes || bytes > shared_->bytes - at ||
       offset > holds || bytes > holds - offset || physical->device == kHostMemory) {
     return cudaErrorInvalidValue;

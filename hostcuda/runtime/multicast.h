@@ -14,8 +14,8 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/memory.h"
 #include "runtime/multicast_page.h"
+#include "runtime/virtual_memory.h"
 
 namespace hostcuda::rt {
 

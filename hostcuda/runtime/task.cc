@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/bytes.h"
 #include "runtime/capture.h"
 #include "runtime/device.h"
-#include "runtime/memory.h"
 
 namespace hostcuda::rt {
 namespace {

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bytes.h"
+
+#include <fcntl.h>
+
+#include <cstring>
+
+#include "runtime/error.h"
+#include "runtime/memory_map.h"
+#include "runtime/multicast.h"
+
+namespace hostcuda::rt {
+namespace {
+
+constexpr std::uint64_t kZeroByDiscardBytes = 256 << 10;  // below, a system call costs more than the writes
+constexpr std::uint64_t kSystemPageBytes = 4096;
+
+// Zeroes memory of the window by giving its pages back; false where the address is none that a file lies behind.
+bool zero_by_discard(unsigned char* at, std::uint64_t bytes) {
+  std::shared_ptr<Physical> mapped;
+  std::uint64_t offset;
+  {
+    MemoryMap& map = memory_map();
+    std::lock_guard<std::mutex> guard(map.lock);
+    const auto found = map.around(at);
+    if (found == map.entries.end()) return false;
+    mapped = found->second.physical;
+    const std::uint64_t inside = reinterpret_cast<std::uint64_t>(at) - found->first;
+    offset = (mapped ? mapped->offset : found->first - kWindowBase) + inside;
+  }
+  const Arena& arena = mapped ? *mapped->arena : Arena::own();
+  const std::uint64_t head = (kSystemPageBytes - offset % kSystemPageBytes) % kSystemPageBytes;
+  const std::uint64_t body = (bytes - head) / kSystemPageBytes * kSystemPageBytes;
+  std::memset(at, 0, head);
+  ::fallocate(arena.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset + head),
+              static_cast<off_t>(body));
+  std::memset(at + head + body, 0, bytes - head - body);
+  return true;
+}
+
+}  // namespace
+
+void copy_bytes(void* to, const void* from, std::uint64_t bytes) {
+  if (!is_multicast(to)) {
+    std::memmove(to, from, bytes);
+  } else if (!multicast_write(to, from, bytes)) {
+    complain("copy to a multicast address: %s", hostcuda_multicast_page(to)->error);
+  }
+}
+
+void fill(void* address, std::uint32_t value, unsigned value_bytes, std::uint64_t bytes) {
+  auto* at = static_cast<unsigned char*>(address);
+  const bool everywhere = is_multicast(address);
+  if (value == 0 && bytes >= kZeroByDiscardBytes && in_window(address) && !everywhere && zero_by_discard(at, bytes)) {
+    return;
+  }
+  if (value_bytes == 1 && !everywhere) {
+    std::memset(at, static_cast<int>(value), bytes);
+    return;
+  }
+  for (std::uint64_t done = 0; done + value_bytes <= bytes; done += value_bytes) {
+    if (everywhere) {
+      copy_bytes(at + done, &value, value_bytes);
+    } else {
+      std::memcpy(at + done, &value, value_bytes);
+    }
+  }
+}
+
+}  // namespace hostcuda::rt

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random use of all of NCCL on H100s, see stress.py: a few rounds normally, ten minutes over all transports with --full.
+"""Random use of all of NCCL on H100s, see stress.py: a few rounds normally, ten minutes with --full.
 
 LAGOM_TEST_SEED draws the rounds of an earlier run again.
 """

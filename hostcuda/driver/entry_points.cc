@@ -137,6 +137,10 @@ const EntryPoint kEntryPoints[] = {
     LATEST(cuMemRelease, 10020),
     LATEST(cuMemRetainAllocationHandle, 11000),
     LATEST(cuMemSetAccess, 10020),
+    LATEST(cuMemsetD16, 3020),
+    LATEST(cuMemsetD16Async, 3020),
+    LATEST(cuMemsetD32, 3020),
+    LATEST(cuMemsetD32Async, 3020),
     LATEST(cuMemsetD8, 3020),
     LATEST(cuMemsetD8Async, 3020),
     LATEST(cuMemUnmap, 10020),
@@ -207,9 +211,10 @@ void refuse_foreign_runtime(const void* caller) {
   std::call_once(told, [caller] {
     Dl_info info{};
     const bool known = ::dladdr(caller, &info) != 0 && info.dli_fname != nullptr;
-    rt::complain("%s holds NVIDIA's own CUDA runtime (cudart_static?), which works with NVIDIA's driver only; link it with "
-                 "hostcuda's libcudart instead (g++: -lcudart, nvcc: -cudart shared)",
-                 known ? info.dli_fname : "this program");
+    rt::complain(
+        "%s holds NVIDIA's own CUDA runtime (cudart_static?), which works with NVIDIA's driver only; link it with "
+        "hostcuda's libcudart instead (g++: -lcudart, nvcc: -cudart shared)",
+        known ? info.dli_fname : "this program");
   });
 }
 

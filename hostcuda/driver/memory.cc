@@ -260,23 +260,3 @@ HC_EXPORT CUresult cuMemHostRegister(void* address, std::size_t bytes, unsigned 
 HC_EXPORT CUresult cuMemHostUnregister(void* address) { return quietly([&] { return cudaHostUnregister(address); }); }
 
 HC_EXPORT CUresult cuMemFreeHost(void* address) { return quietly([&] { return cudaFreeHost(address); }); }
-
-HC_EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, std::size_t bytes, CUstream stream) {
-  return quietly([&] { return cudaMemcpyAsync(pointer(dst), pointer(src), bytes, cudaMemcpyDefault, stream); });
-}
-
-HC_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void* src, std::size_t bytes, CUstream stream) {
-  return quietly([&] { return cudaMemcpyAsync(pointer(dst), src, bytes, cudaMemcpyHostToDevice, stream); });
-}
-
-HC_EXPORT CUresult cuMemcpyDtoHAsync(void* dst, CUdeviceptr src, std::size_t bytes, CUstream stream) {
-  return quietly([&] { return cudaMemcpyAsync(dst, pointer(src), bytes, cudaMemcpyDeviceToHost, stream); });
-}
-
-HC_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, std::size_t bytes, CUstream stream) {
-  return quietly([&] { return cudaMemcpyAsync(pointer(dst), pointer(src), bytes, cudaMemcpyDeviceToDevice, stream); });
-}
-
-HC_EXPORT CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, std::size_t count, CUstream stream) {
-  return quietly([&] { return cudaMemsetAsync(pointer(dst), value, count, stream); });
-}

@@ -3,6 +3,7 @@
 #include "runtime/memory_ops.h"
 
 #include <optional>
+#include <utility>
 
 #include "driver/driver.h"
 
@@ -23,7 +24,8 @@ std::optional<rt::Condition> condition_of(unsigned flags) {
   }
 }
 
-CUresult add_wait(std::vector<MemoryOp>* ops, CUdeviceptr address, std::uint64_t value, unsigned bytes, unsigned flags) {
+CUresult add_wait(std::vector<MemoryOp>* ops, CUdeviceptr address, std::uint64_t value, unsigned bytes,
+                  unsigned flags) {
   if ((flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // as the attributes say
   const auto condition = condition_of(flags);
   if (!condition) return CUDA_ERROR_INVALID_VALUE;
@@ -31,8 +33,11 @@ CUresult add_wait(std::vector<MemoryOp>* ops, CUdeviceptr address, std::uint64_t
   return CUDA_SUCCESS;
 }
 
-CUresult add_write(std::vector<MemoryOp>* ops, CUdeviceptr address, std::uint64_t value, unsigned bytes, unsigned flags) {
-  if (flags == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) return CUDA_ERROR_NOT_SUPPORTED;  // gone from this API's version
+CUresult add_write(std::vector<MemoryOp>* ops, CUdeviceptr address, std::uint64_t value, unsigned bytes,
+                   unsigned flags) {
+  if (flags == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) {  // gone from this API's version
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   ops->push_back({MemoryOp::Kind::write, reinterpret_cast<void*>(address), value, bytes, {}});
   return CUDA_SUCCESS;
@@ -59,6 +64,13 @@ CUresult add(std::vector<MemoryOp>* ops, const CUstreamBatchMemOpParams& told) {
   }
 }
 
+template <typename Add, typename Value>
+CUresult enqueue_one(CUstream stream, Add add_one, CUdeviceptr address, Value value, unsigned flags) {
+  std::vector<MemoryOp> ops;
+  if (const CUresult result = add_one(&ops, address, value, sizeof value, flags); result != CUDA_SUCCESS) return result;
+  return rt::to_driver(rt::enqueue_memory_ops(stream, std::move(ops)));
+}
+
 }  // namespace
 
 HC_EXPORT CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, CUstreamBatchMemOpParams* told, unsigned flags) {
@@ -71,25 +83,17 @@ HC_EXPORT CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, CUstreamB
 }
 
 HC_EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
-  CUstreamBatchMemOpParams told{};
-  told.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, address, {value}, flags, 0};
-  return cuStreamBatchMemOp(stream, 1, &told, 0);
+  return enqueue_one(stream, add_wait, address, value, flags);
 }
 
 HC_EXPORT CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
-  CUstreamBatchMemOpParams told{};
-  told.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_64, address, {.value64 = value}, flags, 0};
-  return cuStreamBatchMemOp(stream, 1, &told, 0);
+  return enqueue_one(stream, add_wait, address, value, flags);
 }
 
 HC_EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
-  CUstreamBatchMemOpParams told{};
-  told.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, address, {value}, flags, 0};
-  return cuStreamBatchMemOp(stream, 1, &told, 0);
+  return enqueue_one(stream, add_write, address, value, flags);
 }
 
 HC_EXPORT CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
-  CUstreamBatchMemOpParams told{};
-  told.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, address, {.value64 = value}, flags, 0};
-  return cuStreamBatchMemOp(stream, 1, &told, 0);
+  return enqueue_one(stream, add_write, address, value, flags);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime's copies and fills.
 //
-// The CPU may change pageable memory as soon as a call returns. An asynchronous copy therefore takes its pageable source
-// along when it is called, and one into pageable memory returns only when it is done, both as in CUDA. In a graph neither
-// is possible: its copies read and write pageable memory when they run.
+// The CPU may change pageable memory as soon as a call returns. An asynchronous copy therefore takes its pageable
+// source along when it is called, and one into pageable memory returns only when it is done, both as in CUDA. In a
+// graph neither is possible: its copies read and write pageable memory when they run.
 #include "runtime/capture.h"
 #include "runtime/copy.h"
 #include "runtime/device.h"
@@ -56,7 +56,22 @@ cudaError_t copy(const cudaMemcpy3DParms* params, cudaStream_t stream, bool bloc
   return copy(*task, params->kind, stream, blocking);
 }
 
-// Synchronous ones return at once as well, unless they fill memory that the CPU reads without asking.
+SetTask bytes(void* address, size_t pitch, int value, size_t width, size_t height) {
+  SetTask task = one_row(address, static_cast<unsigned char>(value), 1, width);
+  task.layout = {pitch, pitch * height};
+  task.rows = height;
+  return task;
+}
+
+SetTask bytes(const cudaPitchedPtr& pointer, int value, const cudaExtent& extent) {
+  SetTask task = bytes(pointer.ptr, pointer.pitch, value, extent.width, extent.height);
+  task.layout.plane_pitch = pointer.pitch * pointer.ysize;
+  task.planes = extent.depth;
+  return task;
+}
+
+}  // namespace
+
 cudaError_t set(SetTask task, cudaStream_t handle, bool blocking) {
   HC_DEVICE(here);
   (void)here;
@@ -74,24 +89,6 @@ cudaError_t set(SetTask task, cudaStream_t handle, bool blocking) {
   return op && waits ? report(wait_for(lock, stream->device, {op})) : cudaSuccess;
 }
 
-SetTask bytes(void* address, size_t pitch, int value, size_t width, size_t height) {
-  SetTask task;
-  task.address = static_cast<char*>(address);
-  task.layout = {pitch, pitch * height};
-  task.value = static_cast<unsigned char>(value);
-  task.width = width;
-  task.rows = height;
-  return task;
-}
-
-SetTask bytes(const cudaPitchedPtr& pointer, int value, const cudaExtent& extent) {
-  SetTask task = bytes(pointer.ptr, pointer.pitch, value, extent.width, extent.height);
-  task.layout.plane_pitch = pointer.pitch * pointer.ysize;
-  task.planes = extent.depth;
-  return task;
-}
-
-}  // namespace
 }  // namespace hostcuda::rt
 
 using namespace hostcuda::rt;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/copy.h"
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -50,7 +51,8 @@ clock::CopyWork cost_of(std::size_t bytes, const MemoryInfo& dst, const MemoryIn
               : dst.device != src.device ? clock::CopyKind::to_peer
                                          : clock::CopyKind::within_device;
   if (work.kind != clock::CopyKind::within_device) {
-    work.link_bytes_per_s = to_host && from_host ? link_bytes_per_s(kHostMemory, 0) : link_bytes_per_s(src.device, dst.device);
+    work.link_bytes_per_s =
+        to_host && from_host ? link_bytes_per_s(kHostMemory, 0) : link_bytes_per_s(src.device, dst.device);
   }
   return work;
 }
@@ -75,7 +77,8 @@ cudaPitchedPtr pitched(const char* first, const Layout& layout, std::size_t byte
 cudaError_t plan(CopyTask* task, cudaMemcpyKind kind, CopyEnds* ends) {
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
   if (is_empty(*task)) return cudaSuccess;
-  if (task->dst == nullptr || task->src == nullptr || overlaps(task->dst_layout, task->bytes, task->rows, task->planes) ||
+  if (task->dst == nullptr || task->src == nullptr ||
+      overlaps(task->dst_layout, task->bytes, task->rows, task->planes) ||
       overlaps(task->src_layout, task->bytes, task->rows, task->planes)) {
     return cudaErrorInvalidValue;
   }
@@ -107,6 +110,7 @@ void stage(CopyTask* task) {
 
 cudaError_t plan(SetTask* task) {
   if (is_empty(*task)) return cudaSuccess;
+  if (task->width > SIZE_MAX / task->value_bytes) return cudaErrorInvalidValue;
   const std::size_t row_bytes = task->width * task->value_bytes;
   const std::size_t bytes = span(task->layout, row_bytes, task->rows, task->planes);
   MemoryInfo info;
@@ -124,6 +128,16 @@ CopyTask one_row(void* dst, const void* src, std::size_t bytes) {
   task.src = static_cast<const char*>(src);
   task.dst_layout = task.src_layout = {bytes, bytes};
   task.bytes = bytes;
+  return task;
+}
+
+SetTask one_row(void* address, std::uint32_t value, unsigned value_bytes, std::size_t count) {
+  SetTask task;
+  task.address = static_cast<char*>(address);
+  task.layout = {count * value_bytes, count * value_bytes};
+  task.value = value;
+  task.value_bytes = value_bytes;
+  task.width = count;
   return task;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <optional>
 
 #include "runtime/task.h"
@@ -29,6 +30,11 @@ inline bool is_empty(const CopyTask& task) { return task.bytes == 0 || task.rows
 inline bool is_empty(const SetTask& task) { return task.width == 0 || task.rows == 0 || task.planes == 0; }
 
 CopyTask one_row(void* dst, const void* src, std::size_t bytes);
+SetTask one_row(void* address, std::uint32_t value, unsigned value_bytes, std::size_t count);
+
+// A fill that the program calls: checked, put into its stream, and waited for where CUDA does. Synchronous ones return
+// at once as well, unless they fill memory that the CPU reads without asking.
+cudaError_t set(SetTask task, cudaStream_t stream, bool blocking);
 
 // A copy between linear memory; nothing where it is about arrays or cut off by pitches, which hostcuda has not.
 std::optional<CopyTask> task_of(const cudaMemcpy3DParms& params);

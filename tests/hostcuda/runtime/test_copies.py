@@ -10,6 +10,9 @@ CASES = [
     "every_byte_and_no_more",
     "what_the_host_waits_for",
     "default_stream_copies_wait",
+    "driver_fills_of_two_bytes",
+    "driver_fills_of_four_bytes",
+    "driver_fills_by_name",
 ]
 
 

@@ -2,6 +2,8 @@
 // Copies and fills of more than one dimension, and which of them the host waits for.
 #include "check.h"
 
+#include <cuda.h>
+
 #include <vector>
 
 constexpr int kWhile = 30;  // ms in which something that must not happen would have happened
@@ -151,6 +153,65 @@ CASE(default_stream_copies_wait) {
   OK(cudaMemcpy(&value, cell, sizeof value, cudaMemcpyDeviceToHost));
   CHECK(value == 9);
   opener.join();
+}
+
+// Fills of elements of `Value` through the driver: all of them, nothing beside them, in stream order.
+template <typename Value>
+void check_driver_fills(CUresult (*fill)(CUdeviceptr, Value, size_t),
+                        CUresult (*fill_async)(CUdeviceptr, Value, size_t, CUstream), Value value) {
+  cudaStream_t stream = new_stream();
+  constexpr size_t kCount = 3 << 19;  // large enough for what clears whole pages at once
+  Value* device = device_array<Value>(kCount);
+  std::vector<Value> host(kCount);
+  const auto at = [&](size_t first) { return reinterpret_cast<CUdeviceptr>(device + first); };
+  const auto expect = [&](Value inside, Value outside) {
+    OK(cudaMemcpy(host.data(), device, kCount * sizeof(Value), cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < kCount; ++i) CHECK(host[i] == (i >= 3 && i < kCount - 5 ? inside : outside));
+  };
+  OK(fill(at(0), 1, kCount));
+  OK(fill(at(3), value, kCount - 8));
+  expect(value, 1);
+  OK(fill(at(3), 0, kCount - 8));
+  expect(0, 1);
+  Gate gate;
+  gate.hold(stream);
+  OK(fill_async(at(3), value, kCount - 8, stream));
+  expect(0, 1);
+  gate.open();
+  OK(cudaStreamSynchronize(stream));
+  expect(value, 1);
+  auto* seen = reinterpret_cast<Value*>(pinned(64));
+  const auto seen_at = reinterpret_cast<CUdeviceptr>(seen);
+  CHECK(!returns_early(nullptr, [&] { return fill(seen_at, value, 64 / sizeof(Value)); }));
+  for (size_t i = 0; i < 64 / sizeof(Value); ++i) CHECK(seen[i] == value);
+
+  OK(fill(at(0), 1, 0));
+  OK(fill_async(at(0), 1, 0, stream));
+  std::vector<Value> pageable(4);
+  GIVES(CUDA_ERROR_INVALID_VALUE, fill(reinterpret_cast<CUdeviceptr>(pageable.data()), 1, 4));
+  GIVES(CUDA_ERROR_INVALID_VALUE, fill(at(0) + 1, 1, 1));                            // not at a whole element
+  GIVES(CUDA_ERROR_INVALID_VALUE, fill_async(at(4), 1, kCount - 3, stream));         // one too many
+  GIVES(CUDA_ERROR_INVALID_VALUE, fill(at(0), 1, SIZE_MAX / sizeof(Value) + 2));     // would wrap around to few bytes
+  GIVES(CUDA_ERROR_INVALID_VALUE, fill_async(0, 1, 1, stream));
+  GIVES(cudaSuccess, cudaGetLastError());  // the runtime hears nothing of all that
+  OK(cudaDeviceSynchronize());
+  expect(value, 1);
+}
+
+CASE(driver_fills_of_two_bytes) { check_driver_fills<unsigned short>(cuMemsetD16, cuMemsetD16Async, 0xa55b); }
+
+CASE(driver_fills_of_four_bytes) { check_driver_fills<unsigned>(cuMemsetD32, cuMemsetD32Async, 0x89abcdef); }
+
+CASE(driver_fills_by_name) {
+  const auto is = [](const char* name, auto* function) {
+    void* found = nullptr;
+    OK(cuGetProcAddress(name, &found, CUDA_VERSION, 0, nullptr));
+    CHECK(found == reinterpret_cast<void*>(function));
+  };
+  is("cuMemsetD16", cuMemsetD16);
+  is("cuMemsetD16Async", cuMemsetD16Async);
+  is("cuMemsetD32", cuMemsetD32);
+  is("cuMemsetD32Async", cuMemsetD32Async);
 }
 
 int main(int argc, char** argv) { return run_case(argc, argv); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime's stream-ordered allocation. Memory is there as soon as the call returns, which no stream can mind; it
-// goes back to its pool when the stream has come to the call that frees it.
+// The CUDA runtime's stream-ordered allocation. Memory is there as soon as the call returns, which no stream can mind;
+// it goes back to its pool when the stream has come to the call that frees it.
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
@@ -39,6 +39,14 @@ cudaError_t check_location(const cudaMemLocation& location, const Device** found
                                                     : cudaSuccess;
 }
 
+cudaError_t tell_pool(cudaMemPool_t* pool, int number, PoolRef (*pool_of)(int place)) {
+  const Device* owner = device(number);
+  if (pool == nullptr) return report(cudaErrorInvalidValue);
+  if (owner == nullptr) return report(cudaErrorInvalidDevice);
+  *pool = handle_of(pool_of(owner->place));
+  return cudaSuccess;
+}
+
 }  // namespace
 }  // namespace hostcuda::rt
 
@@ -48,12 +56,17 @@ HC_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolPr
   if (pool == nullptr || properties == nullptr || properties->allocType != cudaMemAllocationTypePinned) {
     return report(cudaErrorInvalidValue);
   }
-  if (properties->handleTypes != cudaMemHandleTypeNone) return refuse_unsupported("a memory pool shared between processes");
-  if (properties->location.type == cudaMemLocationTypeHost || properties->location.type == cudaMemLocationTypeHostNuma) {
+  if (properties->handleTypes != cudaMemHandleTypeNone) {
+    return refuse_unsupported("a memory pool shared between processes");
+  }
+  if (properties->location.type == cudaMemLocationTypeHost ||
+      properties->location.type == cudaMemLocationTypeHostNuma) {
     return refuse_unsupported("a memory pool of host memory");
   }
   const Device* owner;
-  if (const cudaError_t error = check_location(properties->location, &owner); error != cudaSuccess) return report(error);
+  if (const cudaError_t error = check_location(properties->location, &owner); error != cudaSuccess) {
+    return report(error);
+  }
   *pool = handle_of(make_pool(owner->place, properties->maxSize));
   return cudaSuccess;
 }
@@ -112,17 +125,11 @@ HC_EXPORT cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPoo
 }
 
 HC_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int number) {
-  const Device* owner = device(number);
-  if (pool == nullptr || owner == nullptr) return report(pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
-  *pool = handle_of(default_pool(owner->place));
-  return cudaSuccess;
+  return tell_pool(pool, number, default_pool);
 }
 
 HC_EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int number) {
-  const Device* owner = device(number);
-  if (pool == nullptr || owner == nullptr) return report(pool == nullptr ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
-  *pool = handle_of(current_pool(owner->place));
-  return cudaSuccess;
+  return tell_pool(pool, number, current_pool);
 }
 
 HC_EXPORT cudaError_t cudaDeviceSetMemPool(int number, cudaMemPool_t handle) {
@@ -169,7 +176,8 @@ HC_EXPORT cudaError_t cudaMemPoolExportToShareableHandle(void*, cudaMemPool_t, c
   return refuse_unsupported("cudaMemPoolExportToShareableHandle");
 }
 
-HC_EXPORT cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t*, void*, cudaMemAllocationHandleType, unsigned) {
+HC_EXPORT cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t*, void*, cudaMemAllocationHandleType,
+                                                           unsigned) {
   return refuse_unsupported("cudaMemPoolImportFromShareableHandle");
 }
 

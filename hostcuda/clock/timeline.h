@@ -122,8 +122,8 @@ class Timeline {
   void add_device(int device, const Gpu& gpu, const Links& links);
 
   // Next operation of `stream`, which also waits for everything in `after`. Charges the host thread the cost of the
-  // call, unless the operation is part of a graph's launch, which was the call. Throws Error where a kernel fits no SM or
-  // a figure is impossible.
+  // call, unless the operation is part of a graph's launch, which was the call. Throws Error where a kernel fits no SM
+  // or a figure is impossible.
   OpRef enqueue(HostThread& host, Stream& stream, const Work& work, std::span<const OpRef> after = {},
                 bool in_graph = false);
 

@@ -21,7 +21,9 @@ inline rt::Device* device_of(CUcontext context) {
   return nullptr;
 }
 
-inline CUresult no_device() { return rt::machine() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_DEVICE; }
+inline CUresult no_device() {
+  return rt::machine() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_DEVICE;
+}
 
 // What the runtime's own function answers, in the driver's numbers; no exception leaves the library.
 template <typename Call>

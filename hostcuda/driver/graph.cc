@@ -43,12 +43,12 @@ HC_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* s
   return quietly([&] { return cudaStreamIsCapturing(stream, same<cudaStreamCaptureStatus*>(status)); });
 }
 
-HC_EXPORT CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                                          const CUgraphNode** dependencies, const CUgraphEdgeData** data,
-                                          std::size_t* count) {
+HC_EXPORT CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                          CUgraph* graph, const CUgraphNode** dependencies,
+                                          const CUgraphEdgeData** data, std::size_t* count) {
   return quietly([&] {
-    return cudaStreamGetCaptureInfo(stream, same<cudaStreamCaptureStatus*>(status), same<unsigned long long*>(id), graph,
-                                    dependencies, same<const cudaGraphEdgeData**>(data), count);
+    return cudaStreamGetCaptureInfo(stream, same<cudaStreamCaptureStatus*>(status), same<unsigned long long*>(id),
+                                    graph, dependencies, same<const cudaGraphEdgeData**>(data), count);
   });
 }
 
@@ -153,7 +153,8 @@ HC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
   return quietly([&] { return cudaGraphInstantiateWithFlags(exec, graph, flags); });
 }
 
-HC_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+HC_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
+                                                CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   return quietly([&] {
     return cudaGraphInstantiateWithParams(exec, graph, same<cudaGraphInstantiateParams*>(params));
   });

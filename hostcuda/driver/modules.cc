@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules hold machine code for a GPU, which there is none to run. Functions are the kernels that programs registered, and a
-// CUfunction is the address under which one did.
+// Modules hold machine code for a GPU, which there is none to run. Functions are the kernels that programs registered,
+// and a CUfunction is the address under which one did.
 #include "driver/driver.h"
 
 using namespace hostcuda;
@@ -8,9 +8,10 @@ using namespace hostcuda;
 namespace {
 
 CUresult refuse(const char* what) {
-  rt::complain("%s: modules hold code for a GPU and none is here; hostcudaRegisterKernel takes kernels compiled for the CPU, "
-               "hostcudaLaunchDescribed kernels known by their cost",
-               what);
+  rt::complain(
+      "%s: modules hold code for a GPU and none is here; hostcudaRegisterKernel takes kernels compiled for the CPU, "
+      "hostcudaLaunchDescribed kernels known by their cost",
+      what);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -29,5 +30,6 @@ HC_EXPORT CUresult cuModuleGetFunction(CUfunction*, CUmodule, const char*) { ret
 HC_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
   const bool shared = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
   return rt::to_driver(cudaFuncSetAttribute(
-      function, shared ? cudaFuncAttributeMaxDynamicSharedMemorySize : cudaFuncAttributePreferredSharedMemoryCarveout, value));
+      function, shared ? cudaFuncAttributeMaxDynamicSharedMemorySize : cudaFuncAttributePreferredSharedMemoryCarveout,
+      value));
 }

@@ -35,7 +35,8 @@ HC_EXPORT CUresult cuMulticastGetGranularity(std::size_t* bytes, const CUmultica
                                              CUmulticastGranularity_flags option) {
   if (const CUresult error = offered(); error != CUDA_SUCCESS) return error;
   if (const CUresult error = check(properties); error != CUDA_SUCCESS) return error;
-  if (bytes == nullptr || (option != CU_MULTICAST_GRANULARITY_MINIMUM && option != CU_MULTICAST_GRANULARITY_RECOMMENDED)) {
+  if (bytes == nullptr ||
+      (option != CU_MULTICAST_GRANULARITY_MINIMUM && option != CU_MULTICAST_GRANULARITY_RECOMMENDED)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *bytes = rt::kPageBytes;

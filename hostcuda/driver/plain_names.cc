@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's headers rename driver functions to their latest version (cuCtxDestroy is cuCtxDestroy_v2). Who asks dlsym for the
-// plain name gets the first version from NVIDIA's library. Here are those whose first version takes the same
+// CUDA's headers rename driver functions to their latest version (cuCtxDestroy is cuCtxDestroy_v2). Who asks dlsym for
+// the plain name gets the first version from NVIDIA's library. Here are those whose first version takes the same
 // parameters in a 64-bit process; the others took device addresses and sizes of 32 bits, and nobody asks for them.
 // This file does not include CUDA's headers, which would rename its functions as well.
 #include <cstdint>

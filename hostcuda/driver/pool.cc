@@ -18,7 +18,8 @@ HC_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t bytes, CUst
   return quietly([&] { return cudaMallocAsync(reinterpret_cast<void**>(address), bytes, stream); });
 }
 
-HC_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
+HC_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
+                                           CUstream stream) {
   return quietly([&] { return cudaMallocFromPoolAsync(reinterpret_cast<void**>(address), bytes, pool, stream); });
 }
 

@@ -19,8 +19,8 @@ cudaStreamCaptureStatus status_of(const Stream& stream) {
                                        : cudaStreamCaptureStatusActive;
 }
 
-cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode, cudaGraph_t into, const cudaGraphNode_t* dependencies,
-                  const cudaGraphEdgeData* data, size_t count, bool own_graph) {
+cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode, cudaGraph_t into,
+                  const cudaGraphNode_t* dependencies, const cudaGraphEdgeData* data, size_t count, bool own_graph) {
   HC_DEVICE(here);
   (void)here;
   if (!is_mode(mode)) return report(cudaErrorInvalidValue);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaMemcpyBatchAsync: many copies in one call. They follow each other in the stream, which is one of the orders that the
-// program has to expect. Pageable memory is read when the attributes say so: before the call returns, or in stream order.
+// cudaMemcpyBatchAsync: many copies in one call. They follow each other in the stream, which is one of the orders that
+// the program has to expect. Pageable memory is read when the attributes say so: before the call returns, or in stream
+// order.
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -35,9 +36,9 @@ bool are_known(const cudaMemcpyAttributes* attributes, const std::size_t* first,
 
 using namespace hostcuda::rt;
 
-HC_EXPORT cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs, const size_t* sizes, size_t count,
-                                           cudaMemcpyAttributes* attributes, size_t* first, size_t attribute_count,
-                                           cudaStream_t handle) {
+HC_EXPORT cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* srcs, const size_t* sizes,
+                                           size_t count, cudaMemcpyAttributes* attributes, size_t* first,
+                                           size_t attribute_count, cudaStream_t handle) {
   HC_DEVICE(here);
   (void)here;
   if (handle == nullptr || handle == cudaStreamLegacy || dsts == nullptr || srcs == nullptr || sizes == nullptr ||

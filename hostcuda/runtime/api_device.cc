@@ -28,7 +28,9 @@ Device* asked(int number) {
   return found;
 }
 
-cudaError_t no_such_device() { return report(machine() == nullptr ? cudaErrorInitializationError : cudaErrorInvalidDevice); }
+cudaError_t no_such_device() {
+  return report(machine() == nullptr ? cudaErrorInitializationError : cudaErrorInvalidDevice);
+}
 
 }  // namespace
 

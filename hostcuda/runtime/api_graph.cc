@@ -105,7 +105,8 @@ HC_EXPORT cudaError_t cudaGraphClone(cudaGraph_t* made, cudaGraph_t handle) {
   return cudaSuccess;
 }
 
-HC_EXPORT cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t* found, cudaGraphNode_t handle, cudaGraph_t clone_handle) {
+HC_EXPORT cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t* found, cudaGraphNode_t handle,
+                                               cudaGraph_t clone_handle) {
   std::lock_guard<std::mutex> guard(runtime_lock());
   const Node* node = find_node(handle);
   const std::shared_ptr<Graph> graph = find_graph(clone_handle);
@@ -148,8 +149,8 @@ HC_EXPORT cudaError_t cudaGraphGetEdges(cudaGraph_t handle, cudaGraphNode_t* fro
   return report(error != cudaSuccess ? error : tell(sources, from, data, count));
 }
 
-HC_EXPORT cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t handle, cudaGraphNode_t* nodes, cudaGraphEdgeData* data,
-                                                   size_t* count) {
+HC_EXPORT cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t handle, cudaGraphNode_t* nodes,
+                                                   cudaGraphEdgeData* data, size_t* count) {
   std::lock_guard<std::mutex> guard(runtime_lock());
   const Node* node = find_node(handle);
   return report(node == nullptr ? cudaErrorInvalidValue : tell(node->after, nodes, data, count));
@@ -170,13 +171,14 @@ HC_EXPORT cudaError_t cudaGraphNodeGetType(cudaGraphNode_t handle, cudaGraphNode
   return cudaSuccess;
 }
 
-HC_EXPORT cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
-                                               const cudaGraphEdgeData* data, size_t count) {
+HC_EXPORT cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                               const cudaGraphNode_t* to, const cudaGraphEdgeData* data, size_t count) {
   return change_edges(graph, from, to, data, count, true);
 }
 
 HC_EXPORT cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
-                                                  const cudaGraphNode_t* to, const cudaGraphEdgeData* data, size_t count) {
+                                                  const cudaGraphNode_t* to, const cudaGraphEdgeData* data,
+                                                  size_t count) {
   return change_edges(graph, from, to, data, count, false);
 }
 

@@ -46,7 +46,8 @@ cudaError_t with_node(cudaGraphExec_t handle, cudaGraphNode_t node_handle, ExecN
 
 using namespace hostcuda::rt;
 
-HC_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long flags) {
+HC_EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph,
+                                                    unsigned long long flags) {
   HC_DEVICE(here);
   (void)here;
   return report(make(made, graph, flags).error);

@@ -70,7 +70,8 @@ HC_EXPORT cudaError_t cudaFuncSetAttribute(const void* symbol, cudaFuncAttribute
   const Kernel* kernel = find_kernel(symbol);
   if (kernel == nullptr) return report(cudaErrorInvalidDeviceFunction);
   if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
-      (value < 0 || kernel->static_shared_bytes + static_cast<std::uint64_t>(value) > machine()->gpu.shared_bytes_per_cta)) {
+      (value < 0 ||
+       kernel->static_shared_bytes + static_cast<std::uint64_t>(value) > machine()->gpu.shared_bytes_per_cta)) {
     return report(cudaErrorInvalidValue);
   }
   return cudaSuccess;

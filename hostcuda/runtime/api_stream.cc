@@ -18,8 +18,8 @@ std::map<cudaStream_t, StreamRef>& streams() {
   return *all;
 }
 
-// Streams that helper threads make are numbered apart: when they do is no part of the program, and the clock breaks ties
-// by these numbers.
+// Streams that helper threads make are numbered apart: when they do is no part of the program, and the clock breaks
+// ties by these numbers.
 std::uint64_t next_id() {
   static std::uint64_t program = 1, helpers = std::uint64_t{1} << 32;
   return t_state.helper ? helpers++ : program++;
@@ -34,7 +34,9 @@ StreamRef per_thread_stream(Device* device) {
 
 cudaError_t create(cudaStream_t* handle, unsigned flags, int priority) {
   HC_DEVICE(here);
-  if (handle == nullptr || (flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) return report(cudaErrorInvalidValue);
+  if (handle == nullptr || (flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) {
+    return report(cudaErrorInvalidValue);
+  }
   std::lock_guard<std::mutex> guard(runtime_lock());
   StreamRef stream = make_stream(here, flags, priority);
   *handle = reinterpret_cast<cudaStream_t>(stream.get());
@@ -77,7 +79,9 @@ StreamRef find_stream(cudaStream_t handle) {
 
 using namespace hostcuda::rt;
 
-HC_EXPORT cudaError_t cudaStreamCreate(cudaStream_t* handle) { return create(handle, cudaStreamDefault, kLeastPriority); }
+HC_EXPORT cudaError_t cudaStreamCreate(cudaStream_t* handle) {
+  return create(handle, cudaStreamDefault, kLeastPriority);
+}
 
 HC_EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
   return create(handle, flags, kLeastPriority);
@@ -184,7 +188,9 @@ HC_EXPORT cudaError_t hostcudaStreamOpTimes(cudaStream_t handle, uint64_t mark, 
   HC_STREAM(stream, handle);
   hostcuda::clock::HostThread* host = host_thread();
   if (count == nullptr || (times == nullptr && capacity != 0) || host == nullptr) return report(cudaErrorInvalidValue);
-  if (const cudaError_t error = wait_for(lock, stream->device, {stream->last}); error != cudaSuccess) return report(error);
+  if (const cudaError_t error = wait_for(lock, stream->device, {stream->last}); error != cudaSuccess) {
+    return report(error);
+  }
   const std::vector<hostcudaOpTime_t> found = stream->records.since(mark, *host);
   *count = found.size();
   std::copy_n(found.begin(), std::min(capacity, found.size()), times);

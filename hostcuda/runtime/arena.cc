@@ -22,7 +22,8 @@ constexpr std::uint64_t kRecordsAt = 2 * kWindowBytes;
 constexpr std::uint64_t kRecordBytes = 64;
 constexpr std::uint64_t kFileBytes = kRecordsAt + kWindowPages * kRecordBytes;
 static_assert(sizeof(PageRecord) <= kRecordBytes);
-static_assert(kWindowBase + kWindowBytes <= kWindowBase + HOSTCUDA_SHADOW_DISTANCE, "shadows lie outside of the window");
+static_assert(kWindowBase + kWindowBytes <= kWindowBase + HOSTCUDA_SHADOW_DISTANCE,
+              "shadows lie outside of the window");
 
 // Address space only: nothing is committed until a page of the file is mapped and touched.
 void reserve(std::uint64_t address) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture: streams whose work becomes nodes of a graph, and what may not be done meanwhile. All functions that take
-// a stream or a capture are called with the lock held.
+// Stream capture: streams whose work becomes nodes of a graph, and what may not be done meanwhile. All functions that
+// take a stream or a capture are called with the lock held.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -37,7 +37,8 @@ void leave_capture(Stream& stream);
 // A node behind what `stream` has captured so far, behind which its next one will be.
 cudaError_t capture_task(const StreamRef& stream, Task task, Node** made = nullptr);
 
-// cudaStreamWaitEvent where stream or event take part in a capture. False: neither does, and the wait is an ordinary one.
+// cudaStreamWaitEvent where stream or event take part in a capture. False: neither does, and the wait is an ordinary
+// one.
 bool captures_wait(const StreamRef& stream, const EventRef& event, cudaError_t* error);
 
 // ---- what may not be done during a capture; each returns the error that the caller has to return ----
@@ -55,7 +56,8 @@ cudaError_t observable(const StreamRef& stream);
 cudaError_t observable(const EventRef& event);
 // Waiting for all of a device.
 cudaError_t observable(const Device& device);
-// Enqueueing: not while the stream is being captured, nor on the legacy default stream beside one that it would wait for.
+// Enqueueing: not while the stream is being captured, nor on the legacy default stream beside one that it would wait
+// for.
 cudaError_t usable_now(Stream& stream);
 // The latter alone, and without a trace.
 bool legacy_conflict(const Stream& stream);
@@ -63,5 +65,6 @@ bool legacy_conflict(const Stream& stream);
 }  // namespace hostcuda::rt
 
 // For API functions that allocate, free or wait.
-#define HC_UNSAFE_IN_CAPTURE() \
-  if (const cudaError_t unsafe = ::hostcuda::rt::unsafe_call(); unsafe != cudaSuccess) return ::hostcuda::rt::report(unsafe)
+#define HC_UNSAFE_IN_CAPTURE()                                                         \
+  if (const cudaError_t unsafe = ::hostcuda::rt::unsafe_call(); unsafe != cudaSuccess) \
+  return ::hostcuda::rt::report(unsafe)

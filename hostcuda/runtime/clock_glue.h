@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the runtime meets the clock.
 //
-// Only what the program itself does may move modelled time, for only that is the same on every run. The rule: every call
-// of a host thread counts, in the order in which the process makes them, unless the thread has declared itself a helper
-// (hostcudaHelperThread: NCCL's proxies and the like, whose moments of action the CPU decides). What a helper enqueues
-// runs like anything else but is not on the timeline, and a wait for it costs no time. Callbacks run on a thread of ours,
-// which is a helper too. cudaEventQuery leaves no trace, whatever it answers:
-// libraries query now and then, and what they find is the CPU's choice. A cudaStreamQuery that finds its stream done is a
-// synchronization: programs spin on it.
+// Only what the program itself does may move modelled time, for only that is the same on every run. The rule: every
+// call of a host thread counts, in the order in which the process makes them, unless the thread has declared itself a
+// helper (hostcudaHelperThread: NCCL's proxies and the like, whose moments of action the CPU decides). What a helper
+// enqueues runs like anything else but is not on the timeline, and a wait for it costs no time. Callbacks run on a
+// thread of ours, which is a helper too. cudaEventQuery leaves no trace, whatever it answers: libraries query now and
+// then, and what they find is the CPU's choice. A cudaStreamQuery that finds its stream done is a synchronization:
+// programs spin on it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -44,8 +44,8 @@ struct Announced {
 void announce(const hostcudaLaunchInfo_t& info);
 Announced take_announcement();
 
-// The number of this launch among those of its group on the program's device `number`; 0 where it is no group's. A grid of
-// a graph is a new one at every launch of the graph. With the runtime's lock held.
+// The number of this launch among those of its group on the program's device `number`; 0 where it is no group's. A grid
+// of a graph is a new one at every launch of the graph. With the runtime's lock held.
 std::uint16_t count_launch(int number, const Announced& announced);
 // The group launches no more on that device. Takes the runtime's lock.
 void forget_group(int number, std::uint64_t group_key);

@@ -11,8 +11,8 @@
 
 namespace hostcuda::rt {
 
-// What each host thread has of its own. libnccl keeps its thread-local data in the static TLS block, so this library has to
-// as well and must take little of it: one small object, found with the initial-exec model.
+// What each host thread has of its own. libnccl keeps its thread-local data in the static TLS block, so this library
+// has to as well and must take little of it: one small object, found with the initial-exec model.
 inline constexpr int kMostPushedContexts = 16;
 struct ThreadState {
   int device;               // the program's number of the current device

@@ -229,8 +229,8 @@ void run_device(Device* device) {
   }
 }
 
-// Of a fork only the calling thread survives, and our memory stays shared with the parent: as with CUDA, the child cannot
-// use devices that the parent has used.
+// Of a fork only the calling thread survives, and our memory stays shared with the parent: as with CUDA, the child
+// cannot use devices that the parent has used.
 void lose_devices() {
   for (Device* device : running_devices()) device->failure = cudaErrorInitializationError;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What nvcc puts into a program that has kernels of its own: it announces its GPU code when it starts, and launches by
-// calls that are in no header for people. hostcuda cannot run GPU code. Such a program starts, its CUDA calls work, and the
-// launch of a kernel or the use of a device variable fails with a line that names it.
+// calls that are in no header for people. hostcuda cannot run GPU code. Such a program starts, its CUDA calls work, and
+// the launch of a kernel or the use of a device variable fails with a line that names it.
 #include <cxxabi.h>
 
 #include <cstdlib>

@@ -106,7 +106,9 @@ cudaGraphNode_t node_with(const Graph& graph, std::uint64_t id) {
   for (const std::unique_ptr<Node>& node : graph.nodes) {
     if (node->id == id) return handle_of(node.get());
     const auto* child = std::get_if<ChildTask>(&node->task.body);
-    if (cudaGraphNode_t found = child == nullptr ? nullptr : node_with(*child->graph, id); found != nullptr) return found;
+    if (cudaGraphNode_t found = child == nullptr ? nullptr : node_with(*child->graph, id); found != nullptr) {
+      return found;
+    }
   }
   return nullptr;
 }
@@ -142,7 +144,8 @@ bool read_edges(const Graph& graph, const cudaGraphNode_t* dependencies, const c
     if (edge.node == nullptr || !graph.owns(edge.node) || edge.data.to_port != 0) return false;
     // Only kernels have more than an end, and only an edge that says so starts at it.
     const bool early = edge.data.from_port != cudaGraphKernelNodePortDefault;
-    if (edge.data.from_port > cudaGraphKernelNodePortLaunchCompletion || edge.data.type > cudaGraphDependencyTypeProgrammatic ||
+    if (edge.data.from_port > cudaGraphKernelNodePortLaunchCompletion ||
+        edge.data.type > cudaGraphDependencyTypeProgrammatic ||
         early != (edge.data.type == cudaGraphDependencyTypeProgrammatic) ||
         (early && type_of(edge.node->task) != cudaGraphNodeTypeKernel)) {
       return false;

@@ -35,7 +35,8 @@ bool flatten(const Graph& graph, const std::vector<ExecEdge>& before, std::vecto
         after.push_back(end);
       }
     }
-    if (const auto* child = std::get_if<ChildTask>(&node->task.body); child != nullptr && !child->graph->nodes.empty()) {
+    if (const auto* child = std::get_if<ChildTask>(&node->task.body);
+        child != nullptr && !child->graph->nodes.empty()) {
       if (!flatten(*child->graph, after, nodes, &end_of[node], culprit)) return false;
     } else {
       end_of[node] = {{nodes->size(), 0}};
@@ -46,7 +47,8 @@ bool flatten(const Graph& graph, const std::vector<ExecEdge>& before, std::vecto
   return true;
 }
 
-// Gives every node a lane: one whose last node has ended by then anyway, because the node waits for it, directly or not.
+// Gives every node a lane: one whose last node has ended by then anyway, because the node waits for it, directly or
+// not.
 void assign_lanes(Exec* exec) {
   // By node and lane: how many of the lane's nodes have ended once the node may start.
   std::vector<std::vector<std::size_t>> ended(exec->nodes.size());

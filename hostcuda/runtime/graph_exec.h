@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable graphs: a graph's tasks in an order that respects its edges, and on which lane each runs. Everything here is
-// called with the lock held.
+// Executable graphs: a graph's tasks in an order that respects its edges, and on which lane each runs. Everything here
+// is called with the lock held.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,8 @@
 
 namespace hostcuda::rt {
 
-// A lane is a chain of nodes of one device, each of which waits for the one before it. A launch puts one of them into the
-// launch stream itself and the others into streams of their own, so that nothing waits that need not.
+// A lane is a chain of nodes of one device, each of which waits for the one before it. A launch puts one of them into
+// the launch stream itself and the others into streams of their own, so that nothing waits that need not.
 struct ExecEdge {
   std::size_t node;
   unsigned char from_port;

@@ -84,8 +84,8 @@ bool runs_here(const Kernel& kernel) {
   }
   static std::once_flag said;
   std::call_once(said, [&] {
-    complain("kernels compiled for compute capability %u.%u cannot run on %s (%d.%d): a build for %d.x is needed", major,
-             minor, gpu.name.c_str(), gpu.major, gpu.minor, gpu.major);
+    complain("kernels compiled for compute capability %u.%u cannot run on %s (%d.%d): a build for %d.x is needed",
+             major, minor, gpu.name.c_str(), gpu.major, gpu.minor, gpu.major);
   });
   return false;
 }

@@ -71,9 +71,11 @@ GpuInfo read_gpu(const ini::File& file) {
 LinkFigures read_link(const ini::File& file, const char* section) {
   const double gbps = file.number(section, "gbps"), latency_us = file.number(section, "latency_us");
   if (gbps <= 0 || gbps > 1e6 || latency_us < 0 || latency_us > 1e6) {
-    throw ini::Error(file.path() + ": [" + section + "] needs gbps in 0..1000000, above 0, and latency_us in 0..1000000");
+    throw ini::Error(file.path() + ": [" + section +
+                     "] needs gbps in 0..1000000, above 0, and latency_us in 0..1000000");
   }
-  return {static_cast<std::uint64_t>(std::llround(gbps * 1e9)), static_cast<std::uint64_t>(std::llround(latency_us * 1e6))};
+  return {static_cast<std::uint64_t>(std::llround(gbps * 1e9)),
+          static_cast<std::uint64_t>(std::llround(latency_us * 1e6))};
 }
 
 // A key that nobody reads is a figure that somebody believes in.
@@ -193,8 +195,8 @@ const Loaded& loaded() {
   return *result;
 }
 
-// NCCL looks for topologies in NCCL_TOPO_FILE or under /sys, where a machine that does not exist has nothing. Set for this
-// process only; HOSTCUDA_TOPO_FILE remembers that we did, for programs that this one starts.
+// NCCL looks for topologies in NCCL_TOPO_FILE or under /sys, where a machine that does not exist has nothing. Set for
+// this process only; HOSTCUDA_TOPO_FILE remembers that we did, for programs that this one starts.
 __attribute__((constructor)) void lead_nccl_to_topology() {
   const std::string users = environment("NCCL_TOPO_FILE");
   if (!users.empty() && users != environment("HOSTCUDA_TOPO_FILE")) return;

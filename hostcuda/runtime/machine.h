@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine that hostcuda pretends to be: which GPUs, how many, how they are joined. HOSTCUDA_MACHINE names it (a name
-// from the data folder's machines/, or a path to an INI file); HOSTCUDA_DATA is the data folder, by default
+// The machine that hostcuda pretends to be: which GPUs, how many, how they are joined. HOSTCUDA_MACHINE names it (a
+// name from the data folder's machines/, or a path to an INI file); HOSTCUDA_DATA is the data folder, by default
 // share/hostcuda beside libcudart.
 #pragma once
 
@@ -45,8 +45,8 @@ struct Machine {
   int find_bus_id(const std::string& bus_id) const;
   LinkClass link(int gpu_a, int gpu_b) const;  // by places in gpus
   unsigned nvlinks(int gpu_a, int gpu_b) const;
-  // Whether a GPU has multicast addresses (NVLink SHARP): from compute capability 9.0 on, whose switches can reduce, where
-  // all its NVLinks lead to switches.
+  // Whether a GPU has multicast addresses (NVLink SHARP): from compute capability 9.0 on, whose switches can reduce,
+  // where all its NVLinks lead to switches.
   bool has_multicast(int gpu) const;
 };
 

@@ -35,7 +35,8 @@ bool done(const MemoryOp& op) {
       return op.bytes == 4 ? holds<std::uint32_t, std::int32_t>(op) : holds<std::uint64_t, std::int64_t>(op);
     case MemoryOp::Kind::write:
       if (op.bytes == 4) {
-        __atomic_store_n(static_cast<std::uint32_t*>(op.address), static_cast<std::uint32_t>(op.value), __ATOMIC_SEQ_CST);
+        __atomic_store_n(static_cast<std::uint32_t*>(op.address), static_cast<std::uint32_t>(op.value),
+                         __ATOMIC_SEQ_CST);
       } else {
         __atomic_store_n(static_cast<std::uint64_t*>(op.address), op.value, __ATOMIC_SEQ_CST);
       }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory operations of streams: a stream that waits until a word in memory has some value, or writes one. Other streams,
-// hosts and processes take part through the memory alone, so a wait polls; while nothing else runs on its device it does
-// so ever more seldom, like grids that wait for other ranks.
+// Memory operations of streams: a stream that waits until a word in memory has some value, or writes one. Other
+// streams, hosts and processes take part through the memory alone, so a wait polls; while nothing else runs on its
+// device it does so ever more seldom, like grids that wait for other ranks.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,8 @@ struct MemoryOp {
 // Does what can be done of `ops`, in order: true when nothing is left, false where one of them waits.
 std::function<bool()> memory_work(std::vector<MemoryOp> ops);
 
-// Puts them into the stream as one operation, or as one node of the graph that it is captured into. cudaErrorInvalidValue where a word is misaligned or no device can reach it.
+// Puts them into the stream as one operation, or as one node of the graph that it is captured into.
+// cudaErrorInvalidValue where a word is misaligned or no device can reach it.
 cudaError_t enqueue_memory_ops(cudaStream_t stream, std::vector<MemoryOp> ops);
 
 }  // namespace hostcuda::rt

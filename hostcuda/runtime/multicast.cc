@@ -282,7 +282,8 @@ std::unique_ptr<MulticastPage> Multicast::page(std::uint64_t at, std::uint64_t a
     if (binding.serial == 0 || binding.at > at || at - binding.at >= binding.bytes) continue;
     const Member* found = member(i);
     if (found == nullptr) {
-      made->error = "memory bound to this multicast address cannot be mapped: its process has ended, or may not be looked into";
+      made->error =
+          "memory bound to this multicast address cannot be mapped: its process has ended, or may not be looked into";
       return made;
     }
     distances[shared_->device[binding.device]] =

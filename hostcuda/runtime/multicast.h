@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multicast objects (NVLink SHARP): addresses behind which several devices' memory lies, usually of several processes.
 //
-// An object is a memory file of its own that all its processes map: it lists the devices that were added and what memory
-// each has bound where, by the memory file and offset that hold it. A process that touches a multicast address maps the
-// members' memory then, so that no process has to answer another's questions.
+// An object is a memory file of its own that all its processes map: it lists the devices that were added and what
+// memory each has bound where, by the memory file and offset that hold it. A process that touches a multicast address
+// maps the members' memory then, so that no process has to answer another's questions.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,7 +41,8 @@ class Multicast {
 
   // Binds memory that this process may map. cudaErrorInvalidValue outside of the object, beside whole pages, over other
   // memory of the same device, or for a device that was not added.
-  cudaError_t bind(std::uint64_t at, const std::shared_ptr<Physical>& physical, std::uint64_t offset, std::uint64_t bytes);
+  cudaError_t bind(std::uint64_t at, const std::shared_ptr<Physical>& physical, std::uint64_t offset,
+                   std::uint64_t bytes);
   // Takes back everything that the device has bound in the range. cudaErrorInvalidValue where that is nothing.
   cudaError_t unbind(int place, std::uint64_t at, std::uint64_t bytes);
 

@@ -63,8 +63,8 @@ void hide_multicast(std::uint64_t address) {
     auto& slot = page_slot(address + offset);
     if (slot.load() != nullptr) slot.store(nullptr);
   }
-  const bool elsewhere =
-      std::any_of(shown().begin(), shown().end(), [&](const auto& entry) { return entry.second.object == gone.object; });
+  const bool elsewhere = std::any_of(shown().begin(), shown().end(),
+                                     [&](const auto& entry) { return entry.second.object == gone.object; });
   if (!elsewhere) gone.object->forget_members();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools: memory that is given back in stream order and kept for the next who asks. All functions may be called by
-// any thread, with or without the runtime's lock.
+// Memory pools: memory that is given back in stream order and kept for the next who asks. All functions may be called
+// by any thread, with or without the runtime's lock.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -39,8 +39,8 @@ bool forget_pool(const PoolRef& pool);
 
 cudaError_t allocate_from(const PoolRef& pool, std::uint64_t bytes, void** address);
 
-// Whether `address` is the first of a block of a pool, the program's or idle. Claiming it is the call that frees it: only one is
-// right. What is claimed is given back later, when nothing uses it any more.
+// Whether `address` is the first of a block of a pool, the program's or idle. Claiming it is the call that frees it:
+// only one is right. What is claimed is given back later, when nothing uses it any more.
 bool is_pooled(const void* address);
 bool claim(const void* address);
 void give_back(void* address);

@@ -73,7 +73,9 @@ cudaError_t enqueue(const StreamRef& stream, const OpRef& op, Stream* launched_i
       return op->kind == OpKind::kernel || op->kind == OpKind::described ? cudaErrorInvalidConfiguration
                                                                          : cudaErrorInvalidValue;
     }
-    if (const auto kind = recorded_kind(op->kind)) told_to.records.add(told_to.next_sequence, *kind, op->name, op->clock);
+    if (const auto kind = recorded_kind(op->kind)) {
+      told_to.records.add(told_to.next_sequence, *kind, op->name, op->clock);
+    }
   }
   std::erase_if(op->dependencies, [](const OpRef& other) { return other->done; });
   op->sequence = told_to.next_sequence++;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call asks of a device, apart from where it goes. Put into a stream it becomes an operation; where the stream is
-// being captured it becomes a node of a graph, from which operations are made at every launch.
+// What a call asks of a device, apart from where it goes. Put into a stream it becomes an operation; where the stream
+// is being captured it becomes a node of a graph, from which operations are made at every launch.
 #pragma once
 
 #include <cuda_runtime_api.h>

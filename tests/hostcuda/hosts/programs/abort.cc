@@ -8,12 +8,6 @@ namespace {
 
 constexpr size_t kCount = 1 << 18;
 
-cudaStream_t new_stream() {
-  cudaStream_t made;
-  OK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
-  return made;
-}
-
 void abort_in_time(ncclComm_t comm) {
   PatientWatch limit(5, [] {
     say("rank %d: abort did not return within 5 s", kRank);
@@ -171,4 +165,4 @@ CASE(idle_return) {
   meet("used");
 }
 
-int main(int argc, char** argv) { return run_case(argc, argv); }
+int main(int argc, char** argv) { return run_rank(argc, argv); }

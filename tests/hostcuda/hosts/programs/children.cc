@@ -12,15 +12,6 @@ namespace {
 
 constexpr size_t kCount = 1000;
 
-cudaStream_t stream() {
-  static cudaStream_t one = [] {
-    cudaStream_t made;
-    OK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
-    return made;
-  }();
-  return one;
-}
-
 void use(ncclComm_t comm) { Collectives(comm, stream()).all_reduce(kCount); }
 
 std::vector<ncclKnobRule> rules(ncclComm_t comm) {
@@ -206,4 +197,4 @@ CASE(aborted_operation) {
   OK(ncclCommDestroy(comm));
 }
 
-int main(int argc, char** argv) { return run_case(argc, argv); }
+int main(int argc, char** argv) { return run_rank(argc, argv); }

@@ -76,4 +76,4 @@ CASE(times) {
   OK(ncclCommDestroy(comm));
 }
 
-int main(int argc, char** argv) { return run_case(argc, argv); }
+int main(int argc, char** argv) { return run_rank(argc, argv); }

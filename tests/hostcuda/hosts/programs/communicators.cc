@@ -10,15 +10,6 @@ namespace {
 
 constexpr size_t kCount = 5003;
 
-cudaStream_t stream() {
-  static cudaStream_t one = [] {
-    cudaStream_t made;
-    OK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
-    return made;
-  }();
-  return one;
-}
-
 void use(ncclComm_t comm, size_t count = kCount) { Collectives(comm, stream()).every(count); }
 
 void expect(ncclComm_t comm, int ranks, int rank) {
@@ -307,4 +298,4 @@ CASE(revoke) {
   OK(ncclCommDestroy(parent));
 }
 
-int main(int argc, char** argv) { return run_case(argc, argv); }
+int main(int argc, char** argv) { return run_rank(argc, argv); }

@@ -102,7 +102,8 @@ class Collectives {
     Buffer send(count * size()), recv(count * size());
     send.fill([&](size_t i) { return sent(rank_, static_cast<int>(i / count), i % count); });
     ready(ncclAlltoAll(send.data(), recv.data(), count, ncclFloat, comm_, stream_));
-    recv.expect(named("all_to_all", count), [&](size_t i) { return sent(static_cast<int>(i / count), rank_, i % count); });
+    recv.expect(named("all_to_all", count),
+                [&](size_t i) { return sent(static_cast<int>(i / count), rank_, i % count); });
   }
 
   void every(size_t count) {

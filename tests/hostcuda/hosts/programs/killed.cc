@@ -91,4 +91,4 @@ void die(bool held_back) {
 CASE(before_the_others) { die(true); }
 CASE(among_the_others) { die(false); }
 
-int main(int argc, char** argv) { return run_case(argc, argv); }
+int main(int argc, char** argv) { return run_rank(argc, argv); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that never block: every call says ncclInProgress or is done, and ncclCommGetAsyncError tells how it ended.
+// Communicators that never block: every call says ncclInProgress or is done, and ncclCommGetAsyncError tells how it
+// ended.
 #include "data.h"
 
 namespace {
@@ -28,15 +29,6 @@ ncclComm_t started() {
   return comm;
 }
 
-cudaStream_t stream() {
-  static cudaStream_t one = [] {
-    cudaStream_t made;
-    OK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
-    return made;
-  }();
-  return one;
-}
-
 // Split and shrink say ncclSuccess while they go on; only the parent's state tells, and the child comes with it.
 ncclComm_t made(ncclComm_t parent, ncclResult_t called, const ncclComm_t& child) {
   OK(called);
@@ -59,7 +51,8 @@ CASE(collectives) {
   finish(comm);
 }
 
-// Rank 0 is in progress for certain: the others start when it says so. Until then it refuses calls, and comes up for all that.
+// Rank 0 is in progress for certain: the others start when it says so. Until then it refuses calls, and comes up for
+// all that.
 CASE(in_progress) {
   if (kRank != 0) await("alone.0");
   ncclResult_t result;
@@ -166,4 +159,4 @@ CASE(finalize_waits) {
   OK(ncclCommDestroy(comm));
 }
 
-int main(int argc, char** argv) { return run_case(argc, argv); }
+int main(int argc, char** argv) { return run_rank(argc, argv); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every rank program needs: its place in the job, meeting the others through files, checks that name the line.
-// A job is a set of plain processes: no MPI. The launcher tells RANK, RANKS, DEVICE and MEET, a folder of the job's own.
+// A job is a set of plain processes: no MPI. The launcher tells RANK, RANKS, DEVICE and MEET, a folder of the job's
+// own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,10 +20,11 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "../../cases.h"
 
 inline int number(const char* name, int otherwise = -1) {
   const char* told = std::getenv(name);
@@ -48,21 +50,22 @@ __attribute__((format(printf, 1, 2))) inline void say(const char* format, ...) {
   if (::write(STDOUT_FILENO, line, bytes + 1) < 0) std::_Exit(9);
 }
 
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
-      say("%s:%d: not so: %s", __FILE__, __LINE__, #condition);                \
-      std::_Exit(1);                                                           \
-    }                                                                          \
+#define CHECK(condition)                                                              \
+  do {                                                                                \
+    if (!(condition)) {                                                               \
+      say("%s:%d: not so: %s", __FILE__, __LINE__, #condition);                       \
+      std::_Exit(1);                                                                  \
+    }                                                                                 \
   } while (false)
 
-#define GIVES(expected, call)                                                                        \
-  do {                                                                                               \
-    const int got_ = static_cast<int>(call), wanted_ = static_cast<int>(expected);                   \
-    if (got_ != wanted_) {                                                                           \
-      say("%s:%d: %s gives %d, not %d: %s", __FILE__, __LINE__, #call, got_, wanted_, ncclGetLastError(nullptr)); \
-      std::_Exit(1);                                                                                 \
-    }                                                                                                \
+#define GIVES(expected, call)                                                         \
+  do {                                                                                \
+    const int got_ = static_cast<int>(call), wanted_ = static_cast<int>(expected);    \
+    if (got_ != wanted_) {                                                            \
+      say("%s:%d: %s gives %d, not %d: %s", __FILE__, __LINE__, #call, got_, wanted_, \
+          ncclGetLastError(nullptr));                                                 \
+      std::_Exit(1);                                                                  \
+    }                                                                                 \
   } while (false)
 
 #define OK(call) GIVES(0, call)
@@ -119,6 +122,18 @@ inline ncclComm_t init() {
   return comm;
 }
 
+inline cudaStream_t new_stream() {
+  cudaStream_t made;
+  OK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  return made;
+}
+
+// The rank's stream, for programs that need only one.
+inline cudaStream_t stream() {
+  static cudaStream_t one = new_stream();
+  return one;
+}
+
 // What a call on a communicator that may be non-blocking comes to.
 inline ncclResult_t settled(ncclComm_t comm, ncclResult_t result) {
   while (result == ncclInProgress) {
@@ -129,26 +144,11 @@ inline ncclResult_t settled(ncclComm_t comm, ncclResult_t result) {
   return result;
 }
 
-// ---- cases by name ----
-
-inline std::map<std::string, void (*)()>& cases() {
-  static std::map<std::string, void (*)()> all;
-  return all;
-}
-
-#define CASE(name)                                                            \
-  static void case_##name();                                                  \
-  static const bool registered_##name = (cases()[#name] = case_##name, true); \
-  static void case_##name()
-
-inline int run_case(int argc, char** argv) {
-  if (argc < 2 || cases().count(argv[1]) == 0) {
-    for (const auto& entry : cases()) std::printf("%s\n", entry.first.c_str());
-    return 2;
-  }
-  cases()[argv[1]]();
-  say("rank %d: done", kRank);
-  return 0;
+// A rank's main.
+inline int run_rank(int argc, char** argv) {
+  const int status = run_case(argc, argv);
+  if (status == 0) say("rank %d: done", kRank);
+  return status;
 }
 
 // ---- a limit that a loaded machine does not break ----

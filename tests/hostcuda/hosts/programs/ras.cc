@@ -25,4 +25,4 @@ CASE(running) {
   OK(cudaStreamDestroy(stream));
 }
 
-int main(int argc, char** argv) { return run_case(argc, argv); }
+int main(int argc, char** argv) { return run_rank(argc, argv); }

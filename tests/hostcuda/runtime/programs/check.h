@@ -5,16 +5,16 @@
 
 #include <cuda_runtime_api.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <string>
 #include <thread>
 
+#include "../../cases.h"
 #include "hostcuda.h"
 #include "simt/device_thread.h"
 
@@ -39,26 +39,15 @@
 
 #define OK(call) GIVES(cudaSuccess, call)
 
-inline std::map<std::string, void (*)()>& cases() {
-  static std::map<std::string, void (*)()> all;
-  return all;
-}
-
-#define CASE(name)                                                          \
-  static void case_##name();                                                \
-  static const bool registered_##name = (cases()[#name] = case_##name, true); \
-  static void case_##name()
-
-inline int run_case(int argc, char** argv) {
-  if (argc < 2 || cases().count(argv[1]) == 0) {
-    for (const auto& entry : cases()) std::printf("%s\n", entry.first.c_str());
-    return 2;
-  }
-  cases()[argv[1]]();
-  return 0;
-}
-
 inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+// What this process has used of the CPUs.
+inline double cpu_s() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
 
 // ---- kernels ----
 
@@ -103,6 +92,20 @@ struct Gate {
     GateArgs args{&is_open, write_to, value};
     void* params[] = {&args};
     OK(cudaLaunchKernel(&gate_symbol, dim3(ctas), dim3(threads), params, 0, stream));
+  }
+  // `started` is to be done once the kernel runs.
+  void hold(cudaStream_t stream, cudaEvent_t started) {
+    GateArgs args{&is_open, nullptr, 0};
+    void* params[] = {&args};
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeLaunchCompletionEvent;
+    attribute.val.launchCompletionEvent.event = started;
+    cudaLaunchConfig_t config{};
+    config.gridDim = config.blockDim = dim3(1);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    OK(cudaLaunchKernelExC(&config, &gate_symbol, params));
   }
   void open() { is_open = 1; }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device threads as a launched kernel has them: barriers that hold, warps that meet. (Every operation by itself is tested in
-// tests/hostcuda/simt.)
+// Device threads as a launched kernel has them: barriers that hold, warps that meet. (Every operation by itself is
+// tested in tests/hostcuda/simt.)
 #include "check.h"
 
 #include <functional>

@@ -163,19 +163,9 @@ CASE(packed_parameters) {
 // A launch completion event is done once the grid runs, not when it ends.
 CASE(launch_completion_event) {
   Gate gate;
-  GateArgs args{&gate.is_open, nullptr, 0};
-  void* params[] = {&args};
   cudaStream_t stream = new_stream(), other = new_stream();
   cudaEvent_t started = new_event(cudaEventDisableTiming);
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeLaunchCompletionEvent;
-  attribute.val.launchCompletionEvent.event = started;
-  cudaLaunchConfig_t config{};
-  config.gridDim = config.blockDim = dim3(1);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  OK(cudaLaunchKernelExC(&config, &gate_symbol, params));
+  gate.hold(stream, started);
   OK(cudaStreamWaitEvent(other, started, 0));
   OK(cudaStreamSynchronize(other));
   GIVES(cudaErrorNotReady, cudaStreamQuery(stream));

@@ -402,7 +402,8 @@ CASE(clones_and_edits) {
   cudaGraphExec_t exec;
   cudaGraphInstantiateParams params{};
   GIVES(cudaErrorInvalidValue, cudaGraphInstantiateWithParams(&exec, graph, &params));
-  CHECK(params.result_out == cudaGraphInstantiateInvalidStructure && (params.errNode_out == one || params.errNode_out == three));
+  CHECK(params.result_out == cudaGraphInstantiateInvalidStructure &&
+        (params.errNode_out == one || params.errNode_out == three));
 }
 
 CASE(bad_handles) {
@@ -422,7 +423,8 @@ CASE(bad_handles) {
   GIVES(cudaErrorInvalidValue, cudaGraphDestroy(no_graph));
   GIVES(cudaErrorInvalidValue, cudaGraphLaunch(no_exec, nullptr));
   GIVES(cudaErrorInvalidResourceHandle, cudaGraphLaunch(no_exec, reinterpret_cast<cudaStream_t>(0x1234)));
-  GIVES(cudaErrorInvalidResourceHandle, cudaGraphAddEventRecordNode(&made, graph, nullptr, 0, reinterpret_cast<cudaEvent_t>(1)));
+  GIVES(cudaErrorInvalidResourceHandle,
+        cudaGraphAddEventRecordNode(&made, graph, nullptr, 0, reinterpret_cast<cudaEvent_t>(1)));
   cudaMemsetParams set{scratch(), 0, 1, 3, 1, 1};
   GIVES(cudaErrorInvalidValue, cudaGraphAddMemsetNode(&made, graph, nullptr, 0, &set));  // elements of 3 bytes
   GIVES(cudaErrorInvalidValue,

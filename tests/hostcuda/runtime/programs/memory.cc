@@ -97,7 +97,8 @@ CASE(ipc_of_an_ended_process) {
   GIVES(cudaErrorInvalidValue, cudaIpcGetMemHandle(&handle, &on_stack));
 }
 
-// One descriptor carries an allocation with its shadow to another process, and the memory lives as long as someone holds it.
+// One descriptor carries an allocation with its shadow to another process, and the memory lives as long as someone
+// holds it.
 CASE(shared_descriptor) {
   Peer peer([](int socket) {
     for (const int owner : {1 + 5, 255}) {
@@ -121,7 +122,8 @@ CASE(shared_descriptor) {
       OK(cuMemAddressFree(address, kTwoPages));
     }
   });
-  for (const auto& wanted : {properties(CU_MEM_LOCATION_TYPE_DEVICE, 5), properties(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0)}) {
+  for (const auto& wanted :
+       {properties(CU_MEM_LOCATION_TYPE_DEVICE, 5), properties(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0)}) {
     CUmemGenericAllocationHandle other, handle;
     OK(cuMemCreate(&other, kTwoPages, &wanted, 0));  // so that the offset is not zero
     OK(cuMemCreate(&handle, kTwoPages, &wanted, 0));

@@ -3,7 +3,6 @@
 #include <cuda.h>
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -179,12 +178,6 @@ CASE(idle_wait_is_cheap) {
   cudaStream_t stream = new_stream();
   OK(cuStreamWaitValue32(stream, at(word), 1, CU_STREAM_WAIT_VALUE_EQ));
   sleep_ms(300);  // until the pauses have grown
-  const auto cpu_s = [] {
-    rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-  };
   const double before = cpu_s();
   sleep_ms(1000);
   CHECK(cpu_s() - before < 0.5);  // a thread that spins would have used 1 on an idle machine
@@ -215,10 +208,12 @@ CASE(batch_copies_in_stream_order) {
   }
   cudaMemcpyAttributes attributes[] = {attributes_of(cudaMemcpySrcAccessOrderStream)};
   size_t first[] = {0};
-  OK(cudaMemcpyBatchAsync(reinterpret_cast<void**>(to), reinterpret_cast<void**>(from), bytes, kCount, attributes, first,
-                          1, stream));
+  OK(cudaMemcpyBatchAsync(reinterpret_cast<void**>(to), reinterpret_cast<void**>(from), bytes, kCount, attributes,
+                          first, 1, stream));
   CHECK(is_waiting(stream));
-  for (size_t i = 0; i < kCount; ++i) std::memset(from[i], int('a' + i), kBytes);  // read in stream order: after the gate
+  for (size_t i = 0; i < kCount; ++i) {  // read in stream order: after the gate
+    std::memset(from[i], int('a' + i), kBytes);
+  }
   gate.open();
   OK(cudaStreamSynchronize(stream));
   for (size_t i = 0; i < kCount; ++i) {
@@ -293,7 +288,8 @@ CASE(bad_batches) {
   void* to[] = {cells, cells + 2};
   const void* from[] = {source, source};
   size_t bytes[] = {4, 4}, first[] = {0, 1};
-  cudaMemcpyAttributes good[] = {attributes_of(cudaMemcpySrcAccessOrderStream), attributes_of(cudaMemcpySrcAccessOrderAny)};
+  cudaMemcpyAttributes good[] = {attributes_of(cudaMemcpySrcAccessOrderStream),
+                                 attributes_of(cudaMemcpySrcAccessOrderAny)};
   const auto refused = [&](size_t count, cudaMemcpyAttributes* attributes, size_t* indices, size_t attribute_count,
                            cudaStream_t where) {
     GIVES(cudaErrorInvalidValue,

@@ -100,7 +100,9 @@ std::vector<std::string> maps() {
   CHECK(file != nullptr);
   char line[4096];
   while (std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::strstr(line, "memfd:hostcuda") != nullptr) found.push_back(std::string(line).substr(0, std::strcspn(line, " ")));
+    if (std::strstr(line, "memfd:hostcuda") != nullptr) {
+      found.push_back(std::string(line).substr(0, std::strcspn(line, " ")));
+    }
   }
   std::fclose(file);
   return found;

@@ -19,7 +19,9 @@ uint64_t attribute(cudaMemPool_t pool, cudaMemPoolAttr which) {
   return value;
 }
 
-void keep(cudaMemPool_t pool, uint64_t bytes) { OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes)); }
+void keep(cudaMemPool_t pool, uint64_t bytes) {
+  OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes));
+}
 
 cudaMemPool_t new_pool(int device = 0, uint64_t most_bytes = 0) {
   cudaMemPoolProps properties{};

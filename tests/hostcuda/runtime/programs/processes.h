@@ -10,8 +10,8 @@
 
 #include "check.h"
 
-// Runs `child` in a second process that has its own device state, connected by a socket. The fork comes before this process
-// uses the library, as it does for MPI ranks.
+// Runs `child` in a second process that has its own device state, connected by a socket. The fork comes before this
+// process uses the library, as it does for MPI ranks.
 struct Peer {
   int socket = -1;
   pid_t pid = 0;

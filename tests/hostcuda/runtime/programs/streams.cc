@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check.h"
 
-#include <sys/resource.h>
-
 #include <vector>
 
 constexpr int kWhile = 30;  // ms in which something that must not happen would have happened
@@ -379,12 +377,6 @@ CASE(idle_wait_is_cheap) {
   Gate gate;
   gate.hold(stream, nullptr, 0, 8, 512);
   sleep_ms(300);  // until the pauses have grown
-  const auto cpu_s = [] {
-    rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-  };
   const double before = cpu_s();
   sleep_ms(2000);
   const double share = (cpu_s() - before) / 2.0;

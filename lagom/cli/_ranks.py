@@ -5,6 +5,7 @@ import fcntl
 import os
 import stat
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 # One of these is set in a process that an MPI launcher has started.
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK")
+_LAUNCHED_RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _FAILURE_WAIT_S = 5.0
+_JOINING_WAIT_S = 10.0  # for MPI to start on all ranks
 _FORWARDING_WAIT_S = 10.0  # for a launcher that has no core to run on
 _FORWARDING_S = 0.5
 
@@ -39,7 +42,7 @@ class Ranks:
 
     @classmethod
     def alone(cls) -> "Ranks":
-        """A command that knows nothing of ranks."""
+        """A command that knows nothing of ranks until it fails."""
         return cls(None)
 
     @classmethod
@@ -72,6 +75,8 @@ class Ranks:
         Where all ranks fail, rank 0 prints one line for each distinct failure. Where some do not fail within a few
         seconds, they may be waiting for this one for ever: it prints its own line and ends the whole MPI job.
         """
+        if self._comm is None and started_by_launcher():
+            return _join_and_report(line, code)
         if self._reports is None:
             return _print(line, code)
         answers = self._gather((line, code))
@@ -107,6 +112,43 @@ class Ranks:
             time.sleep(0.02)
         gathered: list[Any] = self._reports.allgather(mine)
         return gathered
+
+
+def _join_and_report(line: str, code: int) -> int:
+    """:meth:`Ranks.report` on a rank whose command has not used MPI.
+
+    A child process does it. Ranks that have not failed are other programs by now, and MPI would wait for them without
+    end and without letting this process do anything else.
+    """
+    words = [
+        sys.executable,
+        "-P",
+        "-c",
+        f"from {__name__} import _report_as_child; _report_as_child()",
+        line,
+        str(code),
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            told, _ = child.communicate(timeout=_JOINING_WAIT_S)
+        except subprocess.TimeoutExpired:
+            rank = next((os.environ[name] for name in _LAUNCHED_RANK if name in os.environ), "unknown")
+            _print(f"{line} (rank {rank}; other ranks have not failed)", code)
+            await_forwarding()
+            child.kill()
+            return code
+    # Where the child could not report, an MPI that does not start for example, this rank speaks for itself.
+    return int(told) if told.strip().isdigit() else _print(line, code)
+
+
+def _report_as_child() -> None:
+    """What :func:`_join_and_report` starts: prints the exit code once the failure has been reported."""
+    line, code = sys.argv[1], int(sys.argv[2])
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return
+    print(Ranks(MPI.COMM_WORLD).report(line, code))
 
 
 def _print(line: str, code: int) -> int:

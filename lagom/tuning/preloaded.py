@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _RUNNING, _DONE, _FAILED = 0, 1, 2
 #: A child's last words, when it fails.
 _TAIL_CHARACTERS = 2000
+#: How the variables begin by which an MPI launcher tells a process its rank.
+_LAUNCHERS = ("OMPI_COMM", "PMIX_", "PMI_")
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,12 @@ def run_preloaded(mpi_comm: MPI.Intracomm, program: Program) -> LocalRun:
     command += [sys.executable, "-P", "-m", "lagom.device.replay", program.workload]
     command += ["--rank", str(rank), "--ranks", str(size), "--device", str(program.device)]
     command += ["--id-file", str(identity), "--result", str(result), "--parent", str(os.getpid())]
+    # The child is no rank of this MPI job.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHERS)}
     with log.open("wb") as output:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
     try:
         state = _wait(mpi_comm, child, program.limit_s)
     finally:

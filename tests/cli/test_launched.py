@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands on the ranks of an MPI launcher, also `lagom run`, which leaves MPI to its program: what all say is said once."""
+"""Commands on the ranks of an MPI launcher, also `lagom run`, which leaves MPI to its program: what all say, once."""
 
 import sys
 from pathlib import Path

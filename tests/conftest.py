@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and rules shared by all tests."""
+"""Options and rules shared by all tests, and the library that many of them are about."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import full_journal
 import pytest
+
+if TYPE_CHECKING:
+    import lagom.nccl as nccl
 
 _JOURNAL = pytest.StashKey[full_journal.Journal]()
 
@@ -43,3 +49,25 @@ def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def
     if "full" in item.keywords and _JOURNAL in item.config.stash and report.when == "call" and report.passed:
         item.config.stash[_JOURNAL].add(item.nodeid)
     return report
+
+
+@pytest.fixture(scope="session")
+def hostcuda() -> nccl.Library:
+    """The NCCL that runs on CPUs; tests that need it are skipped where it has not been built."""
+    import lagom.nccl as nccl
+
+    try:
+        library = nccl.library()
+    except nccl.LibraryError as error:
+        pytest.skip(str(error))
+    if not library.hostcuda:
+        pytest.skip(f"{library.path} does not run on hostcuda")
+    return library
+
+
+@pytest.fixture(scope="session")
+def patched(hostcuda: nccl.Library) -> nccl.Library:
+    """The patched NCCL on CPUs."""
+    if not hostcuda.patched:
+        pytest.skip(f"{hostcuda.path} is not patched")
+    return hostcuda

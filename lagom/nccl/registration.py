@@ -2,6 +2,7 @@
 """Memory that a communicator knows beforehand."""
 
 from types import TracebackType
+from typing import Self
 
 from . import _native
 from .buffers import Argument
@@ -9,14 +10,14 @@ from .checks import whole
 from .groups import keep
 
 
-class Registration:
-    """A registered buffer, see :meth:`Communicator.register`; keeps the memory alive until it is closed."""
+class _Known:
+    """Keeps the memory alive until it is closed."""
 
-    def __init__(self, handle: _native.CommHandle, memory: Argument) -> None:
+    def __init__(self, memory: Argument, handle: _native.RegistrationHandle | _native.WindowHandle) -> None:
         self._memory: Argument | None = memory
-        self._handle = _native.RegistrationHandle(handle, memory.address, memory.nbytes)
+        self._known = handle
 
-    def __enter__(self) -> "Registration":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -26,39 +27,39 @@ class Registration:
 
     @property
     def active(self) -> bool:
-        """Whether NCCL registered it: False also where NCCL_LOCAL_REGISTER=0 or the path has no use for it."""
-        return bool(self._handle.active)
+        """Whether NCCL took it: False also where it has no use for it, and before the group of the call has ended."""
+        return bool(self._known.active)
 
     def close(self) -> None:
         """Give it back. Twice is harmless, and so is after the communicator's end."""
-        self._handle.close()
+        self._known.close()
         self._memory = None
 
 
-class Window:
-    """Memory of all ranks that NCCL, and device code, address as one: see :meth:`Communicator.window`."""
+class Registration(_Known):
+    """A registered buffer, see :meth:`Communicator.register`.
+
+    It is not :attr:`active` with NCCL_LOCAL_REGISTER=0, or where the path has no use for it.
+    """
+
+    def __init__(self, handle: _native.CommHandle, memory: Argument) -> None:
+        super().__init__(memory, _native.RegistrationHandle(handle, memory.address, memory.nbytes))
+
+
+class Window(_Known):
+    """Memory of all ranks that NCCL, and device code, address as one: see :meth:`Communicator.window`.
+
+    It is not :attr:`active` where the communicator supports none. Close it on every rank, with nothing in flight.
+    """
 
     def __init__(
         self, handle: _native.CommHandle, size: int, memory: Argument, *, symmetric: bool, strict_ordering: bool
     ) -> None:
-        self._size = size
-        self._memory: Argument | None = memory
-        self.nbytes = memory.nbytes
         self._handle = _native.WindowHandle(handle, memory.address, memory.nbytes, symmetric, strict_ordering)
+        super().__init__(memory, self._handle)
+        self._size = size
+        self.nbytes = memory.nbytes
         keep(self._handle)
-
-    def __enter__(self) -> "Window":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def active(self) -> bool:
-        """Whether there is a window: False where the communicator supports none, and before its group has ended."""
-        return bool(self._handle.active)
 
     @property
     def address(self) -> int:
@@ -77,9 +78,3 @@ class Window:
     def multimem_address(self, offset_bytes: int = 0) -> int:
         """Where a multimem instruction reaches all ranks of this host; 0 where there is no multicast."""
         return int(self._handle.multimem_address(whole(offset_bytes, "offset_bytes", 0, self.nbytes - 1)))
-
-    def close(self) -> None:
-        """Give it back, on every rank, with nothing in flight. Twice is harmless, and so is after the communicator's
-        end."""
-        self._handle.close()
-        self._memory = None

@@ -14,14 +14,6 @@ from lagom.bench.collectives import COLLECTIVES
 pytestmark = NEEDS_MPIRUN
 
 
-@pytest.fixture(scope="module")
-def hostcuda() -> nccl.Library:
-    try:
-        return nccl.library()
-    except nccl.LibraryError as error:
-        pytest.skip(str(error))
-
-
 def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
 

@@ -27,14 +27,8 @@ def test_a_machine_without_a_driver() -> None:
 
 
 @pytest.mark.parametrize(("machine", "arch"), [("a40x8", 860), ("h100x8", 900)])
-def test_a_machine_with_gpus(machine: str, arch: int) -> None:
-    try:
-        library = nccl.library()
-    except nccl.LibraryError as error:
-        pytest.skip(str(error))
-    if not library.hostcuda:
-        pytest.skip(f"{library.path} does not run on hostcuda")
-    done = asked(LD_LIBRARY_PATH=str(Path(library.cuda_path).parent), HOSTCUDA_MACHINE=machine)
+def test_a_machine_with_gpus(hostcuda: nccl.Library, machine: str, arch: int) -> None:
+    done = asked(LD_LIBRARY_PATH=str(Path(hostcuda.cuda_path).parent), HOSTCUDA_MACHINE=machine)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(arch)] * 8
 

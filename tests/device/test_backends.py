@@ -19,13 +19,7 @@ pytestmark = pytest.mark.mpi(min_size=2)
 
 
 @pytest.fixture(scope="module")
-def comm() -> nccl.Communicator:
-    try:
-        library = nccl.library()
-    except nccl.LibraryError as error:
-        pytest.skip(str(error))
-    if not (library.hostcuda and library.patched):
-        pytest.skip(f"{library.path} is not the patched NCCL on hostcuda")
+def comm(patched: nccl.Library) -> nccl.Communicator:
     return nccl.init(MPI.COMM_WORLD)
 
 

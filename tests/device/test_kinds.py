@@ -31,15 +31,9 @@ def test_gpus_need_a_build_for_gpus(tmp_path: Path) -> None:
     )
 
 
-def test_hostcuda_is_no_gpu() -> None:
-    try:
-        library = nccl.library()
-    except nccl.LibraryError as error:
-        pytest.skip(str(error))
-    if not library.hostcuda:
-        pytest.skip(f"{library.path} does not run on hostcuda")
-    assert kinds.require("hostcuda") == kinds.require() == library
-    assert "asked for cuda, but the CUDA runtime at" in last_line("cuda", LAGOM_NCCL=library.path)
+def test_hostcuda_is_no_gpu(hostcuda: nccl.Library) -> None:
+    assert kinds.require("hostcuda") == kinds.require() == hostcuda
+    assert "asked for cuda, but the CUDA runtime at" in last_line("cuda", LAGOM_NCCL=hostcuda.path)
 
 
 def test_a_build_for_gpus_without_a_gpu() -> None:

@@ -18,7 +18,7 @@ from launch import LAGOM, NEEDS_MPIRUN, mpirun, own_lines
 import lagom.nccl as nccl
 from lagom.plan import read_plan
 
-pytestmark = NEEDS_MPIRUN
+pytestmark = [NEEDS_MPIRUN, pytest.mark.usefixtures("patched")]
 
 # Small GEMMs beside two all-gathers of different sizes; the second also holds up the last kernel.
 SMALL = """\
@@ -40,18 +40,6 @@ operations:
     after: second
     gemm: {m: 2048, n: 2048, k: 1024, dtype: bfloat16}
 """
-
-
-@pytest.fixture(autouse=True)
-def patched() -> nccl.Library:
-    """The patched NCCL on CPUs, where it has been built."""
-    try:
-        library = nccl.library()
-    except nccl.LibraryError as error:
-        pytest.skip(str(error))
-    if not (library.hostcuda and library.patched):
-        pytest.skip(f"{library.path} is not the patched NCCL on hostcuda")
-    return library
 
 
 def tune(folder: Path, ranks: int, *words: str) -> str:

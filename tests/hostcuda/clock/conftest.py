@@ -2,11 +2,11 @@
 """Builds the timeline with plain C calls in front of it."""
 
 import ctypes
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from compiler import gxx
 from hostcuda.clock.modelled import HOSTCUDA, Make, Modelled, load
 
 HERE = Path(__file__).parent
@@ -14,18 +14,14 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def clock_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    cxx = shutil.which("g++")
-    if cxx is None:
-        pytest.skip("no g++")
     folder = tmp_path_factory.mktemp("clock")
-    ccache = shutil.which("ccache")
-    command = [*([ccache] if ccache else []), cxx, "-std=gnu++20", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    command = [*gxx(), "-std=gnu++20", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
     objects = []
     for source in [*sorted((HOSTCUDA / "clock").glob("*.cc")), HOSTCUDA / "runtime" / "ini.cc", HERE / "clock_abi.cc"]:
         objects.append(str(folder / f"{source.stem}.o"))
         subprocess.run([*command, f"-I{HOSTCUDA}", "-c", str(source), "-o", objects[-1]], check=True)
     library = folder / "libclock_abi.so"
-    subprocess.run([cxx, "-shared", "-o", str(library), *objects], check=True)
+    subprocess.run([*gxx(cached=False), "-shared", "-o", str(library), *objects], check=True)
     return load(library)
 
 

@@ -11,8 +11,6 @@ import pytest
 from builds import host_build
 from launch import NEEDS_MPIRUN, NOTHING, mpirun, run
 
-import lagom.nccl as nccl
-
 PROGRAM = Path(__file__).parent / "two_ranks.py"
 THREADS = Path(__file__).parent / "two_threads.py"
 
@@ -23,18 +21,8 @@ def times(seed: int, environment: Mapping[str, str] = NOTHING) -> list[str]:
     return sorted(done.stdout.splitlines())
 
 
-@pytest.fixture(scope="module")
-def on_cpus() -> None:
-    try:
-        library = nccl.library()
-    except nccl.LibraryError as error:
-        pytest.skip(str(error))
-    if not library.hostcuda:
-        pytest.skip(f"{library.path} does not run on hostcuda")
-
-
 @NEEDS_MPIRUN
-@pytest.mark.usefixtures("on_cpus")
+@pytest.mark.usefixtures("hostcuda")
 def test_two_ranks_that_hold_each_other_up() -> None:
     first = times(0)
     assert len(first) > 60
@@ -58,7 +46,7 @@ def test_two_ranks_through_multicast_addresses() -> None:
     assert times(1, environment) == first
 
 
-@pytest.mark.usefixtures("on_cpus")
+@pytest.mark.usefixtures("hostcuda")
 def test_two_ranks_in_one_process() -> None:
     """A thread and a device each: which of them gets a lock first must not show."""
     outputs = []

@@ -4,7 +4,6 @@
 import json
 import os
 import random
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from types import MappingProxyType
 
 import pytest
 from builds import host_build
+from compiler import gxx
 from hostcuda.hosts.job import Job
 
 import lagom.nccl as nccl
@@ -24,15 +24,9 @@ CALLED = "AllReduce Sum f32 RING *"  # by the programs that also run with a stoc
 
 
 @pytest.fixture(scope="session")
-def build() -> Path:
+def build(patched: nccl.Library) -> Path:
     """The folder of the patched build that runs on CPUs."""
-    try:
-        library = nccl.library()
-    except nccl.LibraryError as error:
-        pytest.skip(str(error))
-    if not library.hostcuda or not library.patched:
-        pytest.skip(f"{library.path} is not the patched library on hostcuda")
-    return Path(library.path).resolve().parent
+    return Path(patched.path).resolve().parent
 
 
 @pytest.fixture(scope="session")
@@ -49,17 +43,14 @@ def program(build: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     def built(name: str) -> Path:
         target = folder / name
         if not target.exists():
-            cxx = shutil.which("g++")
-            if cxx is None:
-                pytest.skip("no g++")
             command = [
-                *([ccache] if (ccache := shutil.which("ccache")) else []), cxx, "-std=c++17", "-O1", "-g1",
+                *gxx(), "-std=c++17", "-O1", "-g1",
                 "-Wall", "-Wextra", "-Werror", f"-I{build}", "-isystem", str(cuda_headers().folder),
                 "-c", str(HERE / "programs" / f"{name}.cc"), "-o", f"{target}.o",
             ]  # fmt: skip
             subprocess.run(command, check=True)
             libraries = [str(build / "libnccl.so.2"), str(build / "libcudart.so.13"), "-lpthread"]
-            subprocess.run([cxx, f"{target}.o", "-o", str(target), *libraries], check=True)
+            subprocess.run([*gxx(cached=False), f"{target}.o", "-o", str(target), *libraries], check=True)
         return target
 
     return built

@@ -2,7 +2,6 @@
 """Builds hostcuda's libraries by themselves, and the small programs of this folder against them."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from compiler import gxx
 
 from lagom.build.tools import cuda_headers
 
@@ -21,14 +21,6 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def compiler() -> list[str]:
-    cxx = shutil.which("g++")
-    if cxx is None:
-        pytest.skip("no g++")
-    ccache = shutil.which("ccache")
-    return [ccache, cxx] if ccache else [cxx]
-
-
 def flags() -> list[str]:
     warnings = ["-Wall", "-Wextra", "-Werror"]
     cuda = ["-isystem", str(cuda_headers().folder)]
@@ -38,7 +30,7 @@ def flags() -> list[str]:
 def compile_source(source: Path, target: Path) -> Path:
     """A source file of hostcuda, or a changed copy of one, as an object of libcudart; gives ``target``."""
     standard = ["-std=gnu++20"] if source.suffix == ".cc" else []
-    command = [*compiler(), *standard, *flags(), "-fvisibility=hidden", "-c", str(source), "-o", str(target)]
+    command = [*gxx(), *standard, *flags(), "-fvisibility=hidden", "-c", str(source), "-o", str(target)]
     subprocess.run(command, check=True)
     return target
 
@@ -81,7 +73,7 @@ def program(libraries: Path) -> Callable[[str], Path]:
             # A runpath, so that LD_LIBRARY_PATH can put another library first.
             path = ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{libraries}"]
             needs = [str(libraries / "libcudart.so.13"), *path, "-lpthread", "-ldl"]
-            command = [*compiler(), "-std=gnu++20", *flags(), "-c", str(source), "-o", f"{target}.o"]
+            command = [*gxx(), "-std=gnu++20", *flags(), "-c", str(source), "-o", f"{target}.o"]
             subprocess.run(command, check=True)
             subprocess.run(["g++", f"{target}.o", "-o", str(target), *needs], check=True)
         return target

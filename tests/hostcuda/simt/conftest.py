@@ -1,26 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles small C++ programs against the simulator and runs them."""
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from compiler import gxx
 
 HOSTCUDA = Path(__file__).parents[3] / "hostcuda"
 HERE = Path(__file__).parent
 FLAGS = ["-std=gnu++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{HOSTCUDA}", f"-I{HERE}"]
 
 Program = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def compiler() -> list[str]:
-    cxx = shutil.which("g++")
-    if cxx is None:
-        pytest.skip("no g++")
-    ccache = shutil.which("ccache")
-    return [ccache, cxx] if ccache else [cxx]
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +23,7 @@ def simulator(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     objects = []
     for source in sources:
         target = folder / f"{source.name}.o"
-        subprocess.run([*compiler(), *FLAGS, "-c", str(source), "-o", str(target)], check=True)
+        subprocess.run([*gxx(), *FLAGS, "-c", str(source), "-o", str(target)], check=True)
         objects.append(str(target))
     return objects
 
@@ -45,8 +37,8 @@ def build(simulator: list[str], tmp_path_factory: pytest.TempPathFactory) -> Cal
         source = folder / f"{name}.cc"
         source.write_text(text)
         target = folder / name
-        subprocess.run([*compiler(), *FLAGS, "-c", str(source), "-o", f"{target}.o"], check=True)
-        subprocess.run([*compiler(), f"{target}.o", *simulator, "-o", str(target), "-lpthread"], check=True)
+        subprocess.run([*gxx(), *FLAGS, "-c", str(source), "-o", f"{target}.o"], check=True)
+        subprocess.run([*gxx(), f"{target}.o", *simulator, "-o", str(target), "-lpthread"], check=True)
         return target
 
     return build_text

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hostcuda.simt.conftest import FLAGS, HERE, HOSTCUDA, compiler
+from compiler import gxx
+from hostcuda.simt.conftest import FLAGS, HERE, HOSTCUDA
 from hostcuda.simt.test_threads import CASES, FAILURES, PROLOGUE, REFUSED, program
 
 SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g1", "-O1"]
@@ -35,7 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def compile_one(source: Path) -> str:
         target = f"{folder / source.name}.o"
-        subprocess.run([*compiler(), *FLAGS, *SANITIZE, "-c", str(source), "-o", target], check=True)
+        subprocess.run([*gxx(), *FLAGS, *SANITIZE, "-c", str(source), "-o", target], check=True)
         return target
 
     with ThreadPoolExecutor(2) as pool:

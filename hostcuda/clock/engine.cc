@@ -6,32 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include "clock/rates.h"
+
 namespace hostcuda::clock {
 namespace {
-
-using Wide = unsigned __int128;
-constexpr std::uint64_t kNever = UINT64_MAX;
-constexpr std::uint64_t kPsPerS = 1000000000000;
-constexpr unsigned kSpeedBits = 30;  // a speed is a share of full speed in units of 2^-30
-constexpr std::uint64_t kFullSpeed = std::uint64_t{1} << kSpeedBits;
-constexpr unsigned kWorkBits = 40;  // work left is a share of all in units of 2^-40
-constexpr std::uint64_t kAllWork = std::uint64_t{1} << kWorkBits;
-
-// Something that moves: CTAs of a kernel that were placed together and sit on equally crowded SMs, a grid that has
-// begun, or a copy.
-struct Item {
-  std::size_t op;
-  std::uint32_t ctas = 0, level = 1;  // of a kernel: how many computing CTAs share each of its SMs
-  Hold hold;                          // of a kernel
-  std::uint64_t left = kAllWork;
-  // Set whenever something on the device changes.
-  Wide full_ps = 1;  // for all of its work at full speed
-  std::uint64_t memory_demand = 0, flops_demand = 0, buffer_bytes = 0;
-  std::uint64_t speed = kFullSpeed;
-  std::uint64_t ends_ps = kNever;  // at this speed
-  Wide paced_ps = 0;               // full_ps when that was found
-  std::size_t span = SIZE_MAX;  // the span of its op's usage that it may extend
-};
 
 struct OpState {
   Op* op = nullptr;
@@ -51,7 +29,7 @@ struct DeviceState {
   SmArray sms;
   std::vector<Item> items;
   std::vector<std::size_t> queue;  // ops with CTAs to place, in the order in which they get them
-  std::uint64_t placed_memory = 0, placed_flops = 0, placed_buffers = 0;  // drawn by placed ops now
+  Drawn placed;                    // by ops that are placed already, now
   std::uint64_t moved_ps = 0;     // items' work is up to date with this time
   std::uint64_t next_end_ps = kNever;
   bool changed = false;
@@ -69,10 +47,6 @@ struct Event {
     return std::tie(at_ps, kind, device, index) > std::tie(other.at_ps, other.kind, other.device, other.index);
   }
 };
-
-std::uint64_t scaled(std::uint64_t value, std::uint64_t factor, std::uint64_t divisor) {
-  return static_cast<std::uint64_t>(Wide{value} * factor / divisor);
-}
 
 class Run {
  public:
@@ -110,7 +84,7 @@ class Run {
         if (!device.changed) continue;
         move(device);
         place(device);
-        set_rates(device);
+        device.next_end_ps = set_rates(device.device->gpu, device.placed, request_.ops, now_, device.items);
         device.changed = false;
       }
     }
@@ -194,9 +168,9 @@ class Run {
     } else {
       const Span& span = placed.spans[event.index];
       const std::uint64_t sign = event.kind == EventKind::span_begins ? 1 : -1;
-      device.placed_memory += sign * span.memory_bytes_per_s;
-      device.placed_flops += sign * span.flops_per_s;
-      device.placed_buffers += sign * span.buffer_bytes;
+      device.placed.memory_bytes_per_s += sign * span.memory_bytes_per_s;
+      device.placed.flops_per_s += sign * span.flops_per_s;
+      device.placed.buffer_bytes += sign * span.buffer_bytes;
     }
   }
 
@@ -390,98 +364,6 @@ class Run {
     Item item;
     item.op = index;
     device.items.push_back(std::move(item));
-  }
-
-  void set_rates(DeviceState& device) {
-    const Gpu& gpu = device.device->gpu;
-    std::uint64_t buffers = device.placed_buffers;
-    std::uint32_t copies[5] = {};
-    for (Item& item : device.items) {
-      const Op* op = states_[item.op].op;
-      item.buffer_bytes = op->kind == OpKind::grid ? op->buffer_bytes : 0;
-      buffers += item.buffer_bytes;
-      if (op->kind == OpKind::copy) ++copies[static_cast<int>(op->copy_kind)];
-    }
-
-    Wide flops_demand = 0;
-    for (Item& item : device.items) {
-      const Op* op = states_[item.op].op;
-      switch (op->kind) {
-        case OpKind::kernel: kernel_rates(gpu, *op, buffers, item); break;
-        case OpKind::grid: grid_rates(gpu, *op, buffers, item); break;
-        default: copy_rates(gpu, *op, copies[static_cast<int>(op->copy_kind)], item);
-      }
-      flops_demand += item.flops_demand;
-    }
-
-    // Arithmetic first: who gets less of it also asks for less memory.
-    const std::uint64_t flops = left_of(gpu.flops_per_s, device.placed_flops);
-    Wide memory_demand = 0;
-    for (Item& item : device.items) {
-      if (item.flops_demand > 0 && flops_demand > flops) {
-        item.full_ps = item.full_ps * flops_demand / std::max<Wide>(flops, 1) + 1;
-        item.flops_demand = static_cast<std::uint64_t>(Wide{item.flops_demand} * flops / flops_demand);
-        item.memory_demand = static_cast<std::uint64_t>(Wide{item.memory_demand} * flops / flops_demand);
-      }
-      memory_demand += item.memory_demand;
-    }
-    const std::uint64_t memory = left_of(gpu.memory_bytes_per_s, device.placed_memory);
-    device.next_end_ps = kNever;
-    for (Item& item : device.items) {
-      std::uint64_t speed = kFullSpeed;
-      if (item.memory_demand > 0 && memory_demand > memory) {
-        speed = static_cast<std::uint64_t>(Wide{memory} * kFullSpeed / memory_demand);
-        if (memory > 0) speed = std::max<std::uint64_t>(speed, 1);
-      }
-      // Who goes on as before keeps its end, free of rounding.
-      if (speed != item.speed || item.full_ps != item.paced_ps || item.ends_ps == kNever) {
-        const Wide pace = Wide{speed} << (kWorkBits - kSpeedBits);
-        item.ends_ps = kNever;
-        if (speed > 0) item.ends_ps = now_ + static_cast<std::uint64_t>((item.left * item.full_ps + pace - 1) / pace);
-      }
-      item.speed = speed;
-      item.paced_ps = item.full_ps;
-      device.next_end_ps = std::min(device.next_end_ps, item.ends_ps);
-    }
-  }
-
-  static std::uint64_t left_of(std::uint64_t all, std::uint64_t used) { return used < all ? all - used : 0; }
-
-  static void kernel_rates(const Gpu& gpu, const Op& op, std::uint64_t buffers, Item& item) {
-    // Communication buffers push the kernel's data out of the L2.
-    std::uint64_t bytes = op.bytes;
-    const std::uint64_t asked = op.flops / gpu.reuse_flops_per_byte;
-    if (asked > bytes && buffers > 0) {
-      const std::uint64_t lost = scaled(asked - bytes, gpu.reuse_loss_ppm, kPpm);
-      bytes += scaled(lost, std::min(buffers, gpu.l2_bytes), gpu.l2_bytes);
-    }
-    const Wide crowd = Wide{item.level} * kPsPerS;
-    const Wide flops_ps = op.flops * crowd * gpu.sms / (Wide{gpu.flops_per_s} * op.ctas);
-    const Wide memory_ps = bytes * crowd / (Wide{gpu.sm_memory_bytes_per_s} * op.ctas);
-    item.full_ps = std::max({flops_ps, memory_ps, Wide{1}});
-    const auto rate = [&](std::uint64_t of_kernel) {
-      return static_cast<std::uint64_t>(Wide{of_kernel} * item.ctas * kPsPerS / (item.full_ps * op.ctas));
-    };
-    item.memory_demand = rate(bytes);
-    item.flops_demand = rate(op.flops);
-  }
-
-  static void grid_rates(const Gpu& gpu, const Op& op, std::uint64_t buffers, Item& item) {
-    item.full_ps = std::max<std::uint64_t>(op.duration_ps, 1);
-    // Buffers stay in their share of the L2; what does not fit goes to memory.
-    const std::uint64_t share = scaled(gpu.l2_bytes, gpu.l2_buffer_share_ppm, kPpm);
-    const std::uint64_t buffered = scaled(op.bytes, gpu.buffer_traffic_ppm, kPpm);
-    const std::uint64_t spilt = buffers > share ? scaled(buffered, buffers - share, buffers) : 0;
-    item.memory_demand = static_cast<std::uint64_t>(Wide{op.bytes - buffered + spilt} * kPsPerS / item.full_ps);
-    item.flops_demand = 0;
-  }
-
-  static void copy_rates(const Gpu& gpu, const Op& op, std::uint32_t alike, Item& item) {
-    // op.bytes is memory traffic; op.duration_ps what the link alone would take, shared by copies of one kind.
-    const Wide memory_ps = Wide{op.bytes} * kPsPerS / gpu.memory_bytes_per_s;
-    item.full_ps = std::max({memory_ps, Wide{op.duration_ps} * alike, Wide{1}});
-    item.memory_demand = static_cast<std::uint64_t>(Wide{op.bytes} * kPsPerS / item.full_ps);
-    item.flops_demand = 0;
   }
 
   void give_up_open_grids() {

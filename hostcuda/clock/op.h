@@ -13,6 +13,8 @@ namespace hostcuda::clock {
 inline constexpr std::uint64_t kNotPlaced = UINT64_MAX;
 inline constexpr std::uint64_t kLatestView = UINT64_MAX;  // of placement itself
 
+inline constexpr std::uint64_t kPsPerS = 1000000000000;
+
 enum class OpKind { grid, kernel, copy, marker, host_function, host_wait };
 
 // What an operation drew in one span of time.

@@ -135,6 +135,13 @@ def test_registered_nvls(capsys: pytest.CaptureFixture[str], tmp_path: Path, see
     assert said.log.count("NVLS deregistered buffer") >= 3
 
 
+def test_plain_memory_after_registered_memory() -> None:
+    """NCCL's own count of steps was lost where the first NVLink SHARP collective needed no buffers (patch 0012)."""
+    words = ["mpirun", "-n", "3", sys.executable, "-P", str(Path(__file__).with_name("nvls_first.py"))]
+    done = run(words, {**hopper(), "NCCL_ALGO": "NVLS"}, 60)
+    assert done.returncode == 0 and done.stdout.count("wrong: 0 0 0 0 0 0") == 3, done.stdout + done.stderr
+
+
 def test_nvls_with_memory_that_cannot_be_bound(capsys: pytest.CaptureFixture[str], tmp_path: Path, seed: int) -> None:
     """Registered memory of cudaMalloc: NCCL copies through its own buffers, as without registering."""
     environment = {**hopper(), "NCCL_ALGO": "NVLS"}

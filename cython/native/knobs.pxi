@@ -32,10 +32,10 @@ def knobs_info():
     return _text(info.build)
 
 
-def set_rules(CommHandle comm not None, list rules not None):
-    """ncclCommSetKnobRules, on this rank alone."""
+def set_rules(CommHandle comm not None, list rules):
+    """ncclCommSetKnobRules. None: what this rank was given is no list of rules; all ranks are refused."""
     cdef nccl_result (*function)(nccl_comm, const ncclKnobRule*, int) noexcept nogil
-    cdef int count = len(rules)
+    cdef int count = -1 if rules is None else len(rules)
     cdef bytearray space = bytearray(max(1, count) * sizeof(ncclKnobRule))
     cdef ncclKnobRule* array = <ncclKnobRule*><char*>space
     cdef nccl_result result

@@ -127,32 +127,4 @@ def _code(name: str | None, what: str, code_of: Any, name_of: Any) -> int:
     return code
 
 
-def difference(rules_by_rank: list[list[RuleTuple]]) -> str | None:
-    """None where all ranks hold the same rules, else which rank differs from rank 0, in which rule and field."""
-    names = (
-        *("collective", "min_bytes", "max_bytes", "n_nodes", "n_ranks", "call", "call", "line"),
-        *("algorithm", "protocol", "channels", "threads", "chunk_bytes"),
-    )
-    first = rules_by_rank[0]
-    for rank, rules in enumerate(rules_by_rank[1:], start=1):
-        if len(rules) != len(first):
-            return f"rank {rank} has {len(rules)} rule{'s' * (len(rules) != 1)}, rank 0 has {len(first)}"
-        for index, (mine, theirs) in enumerate(zip(rules, first, strict=True)):
-            for name, a, b in zip(names, mine, theirs, strict=True):
-                if a != b and name != "line":
-                    return f"rank {rank}, rule {index}, {name}: {_spell(name, a)}, but {_spell(name, b)} on rank 0"
-    return None
-
-
-def _spell(name: str, value: int) -> str:
-    if value == UNSET:
-        return "not set"
-    spelled = {
-        "collective": _plan.collective_name,
-        "algorithm": _plan.algorithm_name,
-        "protocol": _plan.protocol_name,
-    }.get(name, str)(value)
-    return str(spelled)
-
-
 __all__ = ["COLLECTIVES", "Knobs", "PlanError", "Rule"]

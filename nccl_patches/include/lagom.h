@@ -53,8 +53,14 @@ ncclResult_t lagomAgree(struct ncclComm* comm);
 ncclResult_t lagomCommReady(struct ncclComm* comm);
 ncclResult_t lagomCommFree(struct ncclComm* comm);
 
+/* What became of a change of rules, for ncclCommGetAsyncError: a refusal once, on a communicator that does not block; a
+ * lost agreement for ever. */
+ncclResult_t lagomAsyncError(struct ncclComm* comm);
+
 /* ---- a collective, from call to launch ---- */
 
+/* At the API call, whatever its count: collectives are numbered in program order. */
+ncclResult_t lagomCountCall(struct ncclComm* comm, struct ncclInfo* info);
 /* At the API call: matches the rules, checks that what is asked can run here, fills info->lagom. */
 ncclResult_t lagomMatchCall(struct ncclComm* comm, struct ncclInfo* info, struct ncclDevRedOpFull const* opDev);
 /* In ncclGetAlgoInfo: takes out of the cost table what the rule excludes; it never adds to it. */

@@ -40,10 +40,15 @@ ncclResult_t ncclGetKnobsInfo(ncclKnobsInfo* info);
 
 /* ---- rules ---- */
 
-/* Replaces all rules of an idle communicator; nRules 0 removes them. Local: every rank must call it with the same
- * rules before its next collective. The first rule that matches a call wins. ncclInvalidUsage inside a group, while
- * one of the communicator's streams is captured, or while work is still pending in its planner; ncclInvalidArgument for
- * a rule that no communicator could run. Old rules stay where it fails. */
+/* Replaces all rules, from the next collective on; nRules 0 removes them. The first rule that matches a call wins.
+ *
+ * Called by all ranks, like ncclCommSplit: it returns when all agree, may be grouped (it is done when the group ends; no
+ * collective of this communicator may follow it in the group), and is ncclInProgress on a communicator that does not
+ * block. Where ranks differ in rules, in the number of collectives called before, or one has a rule that no communicator
+ * could run or is capturing a stream, all of them get ncclInvalidUsage (a group too; without blocking, the first
+ * ncclCommGetAsyncError or next call), ncclGetLastError names rank and field, and the old rules stay. Where a rank does
+ * not come within LAGOM_TIMEOUT_S seconds, those that did get ncclRemoteError, now and from every later call: such a
+ * communicator can only be aborted. Work that was called before goes on in all cases. */
 ncclResult_t ncclCommSetKnobRules(ncclComm_t comm, const ncclKnobRule* rules, int nRules);
 
 /* Copies up to `capacity` rules in force, the plan's included, and says in *nRules how many there are. */

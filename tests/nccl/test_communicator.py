@@ -135,8 +135,7 @@ def test_without_mpi(hostcuda: nccl.Library, world: Any) -> None:
         nccl.synchronize()
         assert (data.numpy() == comm.size * np.array([1, 2, 3])).all()
         if hostcuda.patched:
-            with pytest.raises(nccl.LibraryError, match="compares the ranks' rules over MPI"):
-                comm.set_rules([])
+            comm.set_rules([])
     with pytest.raises(ValueError, match="go together"):
         nccl.init(rank=0, size=1)
 
@@ -197,9 +196,8 @@ def test_what_one_rank_stumbles_over_is_heard_by_all(comm: nccl.Communicator, wo
         nccl.init(world, device="1" if last else None)  # type: ignore[arg-type]
     if nccl.library().patched:
         for wrong in (None, ["x"]):
-            with pytest.raises(TypeError) as heard:
+            with pytest.raises(TypeError if last else nccl.NcclError, match=None if last else "-1 rules"):
                 comm.set_rules(wrong if last else [])  # type: ignore[arg-type]
-            assert any("all ranks keep their old rules" in note for note in heard.value.__notes__)
 
 
 def test_a_root_is_a_whole_number(comm: nccl.Communicator) -> None:

@@ -6,6 +6,7 @@
  * wrong on one rank travels in it, so that all ranks fail and none is left waiting. */
 #include "lagom_comm.h"
 #include "agreed_variables.h"
+#include "ring.h"
 
 #include "bootstrap.h"
 #include "comm.h"
@@ -21,7 +22,7 @@
 #define LAGOM_BUILD_DIGEST "unknown"
 #endif
 
-static constexpr int layout = 3; /* of lagomAgreement; counts up with every change to it */
+static constexpr int layout = 4; /* of lagomAgreement; counts up with every change to it */
 static constexpr int versionMark = 0x40000000;
 
 static constexpr int nCompared = sizeof(comparedVariables)/sizeof(comparedVariables[0]);
@@ -33,7 +34,8 @@ struct lagomAgreement {
   int32_t planState;
   int32_t nRules;
   int32_t required;
-  int32_t reserved;
+  int32_t limitSeconds;
+  union ncclSocketAddress ring;
   char build[72];
   char fault[400];
   char variables[nCompared][40]; /* beginning of each value */
@@ -98,6 +100,12 @@ ncclResult_t lagomCommInit(struct ncclComm* comm) {
   if (falsehood != nullptr && !lagomFalsehoodKnown(falsehood)) {
     l->fault = std::string("LAGOM_TEST_FALSIFY is ") + falsehood + ": allowed are channels, threads, chunk";
   }
+  if (const char* limit = setVariable("LAGOM_TIMEOUT_S")) {
+    char* end;
+    long seconds = strtol(limit, &end, 10);
+    if (*end == '\0' && seconds >= 1 && seconds <= 86400) l->limitSeconds = (int)seconds;
+    else l->fault = std::string("LAGOM_TIMEOUT_S is ") + limit + ": allowed are 1 to 86400, in whole seconds";
+  }
   for (const char* flag : {"LAGOM_REQUIRE", "LAGOM_COUNTERS"}) {
     const char* value = setVariable(flag);
     if (value == nullptr || lagomEnvFlag(flag) || strcmp(value, "0") == 0) continue;
@@ -109,6 +117,11 @@ ncclResult_t lagomCommInit(struct ncclComm* comm) {
 static void describe(struct ncclComm* comm, lagomAgreement* mine) {
   lagomComm* l = comm->lagom;
   memset(mine, 0, sizeof(*mine));
+  l->ring = new (std::nothrow) lagomRing;
+  if (l->ring == nullptr || lagomRingListen(comm, l->ring, &mine->ring) != ncclSuccess) {
+    l->fault = "no socket for later agreements";
+  }
+  mine->limitSeconds = l->limitSeconds;
   mine->planState = l->planPath.empty() ? planNone : planInForce;
   mine->planDigest = l->planId;
   mine->nRules = (int32_t)l->rules.size();
@@ -151,6 +164,10 @@ static bool complain(std::vector<lagomAgreement> const& all) {
            planText(all[0], first, sizeof(first)));
       return true;
     }
+    if (all[r].limitSeconds != all[0].limitSeconds) {
+      WARN("ranks differ: LAGOM_TIMEOUT_S of rank %d is %d, of rank 0 %d", r, all[r].limitSeconds, all[0].limitSeconds);
+      return true;
+    }
     for (int v = 0; v < nCompared; v++) {
       if (all[r].variableDigests[v] == all[0].variableDigests[v]) continue;
       WARN("ranks differ: %s of rank %d is '%s', of rank 0 '%s'", comparedVariables[v], r, all[r].variables[v],
@@ -172,6 +189,7 @@ ncclResult_t lagomAgree(struct ncclComm* comm) {
   describe(comm, &all[comm->rank]);
   NCCLCHECK(bootstrapAllGather(comm->bootstrap, all.data(), sizeof(lagomAgreement)));
   if (complain(all)) return ncclInvalidUsage;
+  comm->lagom->ring->nextAddress = all[(comm->rank + 1) % comm->nRanks].ring;
   if (!comm->lagom->planPath.empty() && comm->rank == 0) {
     INFO(NCCL_INIT|NCCL_TUNING, "LAGOM_PLAN %s in force: %zu rules, digest %016llx", comm->lagom->planPath.c_str(),
          comm->lagom->rules.size(), (unsigned long long)comm->lagom->planId);
@@ -182,6 +200,8 @@ ncclResult_t lagomAgree(struct ncclComm* comm) {
 ncclResult_t lagomCommFree(struct ncclComm* comm) {
   if (comm->lagom == nullptr) return ncclSuccess;
   ncclResult_t result = lagomCountersFree(comm);
+  if (comm->lagom->ring != nullptr) lagomRingClose(comm->lagom->ring);
+  delete comm->lagom->ring;
   delete comm->lagom;
   comm->lagom = nullptr;
   return result;

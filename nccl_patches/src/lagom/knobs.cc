@@ -150,6 +150,19 @@ static ncclResult_t resolve(struct ncclComm* comm, struct ncclInfo* info, struct
   return ncclSuccess;
 }
 
+ncclResult_t lagomCountCall(struct ncclComm* comm, struct ncclInfo* info) {
+  lagomComm* l = comm->lagom;
+  if ((int)info->coll < 0 || (int)info->coll >= ncclKnobNumCollectives || l == nullptr) return ncclSuccess;
+  std::lock_guard<std::mutex> lock(l->mutex);
+  if (l->settingNow > 0) {
+    WARN("%s: this group is setting rules of the communicator; end the group before its next collective",
+         ncclFuncToString(info->coll));
+    return ncclInvalidUsage;
+  }
+  l->calls += 1;
+  return ncclSuccess;
+}
+
 ncclResult_t lagomMatchCall(struct ncclComm* comm, struct ncclInfo* info, struct ncclDevRedOpFull const* opDev) {
   lagomTask& t = info->lagom;
   t = lagomTask{};
@@ -236,41 +249,6 @@ void lagomTaskScheduled(struct ncclTaskColl* task, struct ncclDevWorkColl* work)
 }
 
 /* ---- the API ---- */
-
-NCCL_API(ncclResult_t, ncclCommSetKnobRules, ncclComm_t comm, const ncclKnobRule* rules, int nRules);
-ncclResult_t ncclCommSetKnobRules(ncclComm_t comm, const ncclKnobRule* rules, int nRules) {
-  NCCLCHECK(CommCheck(comm, "ncclCommSetKnobRules", "comm"));
-  NCCLCHECK(ncclCommEnsureReady(comm));
-  if (nRules < 0 || (nRules > 0 && rules == nullptr)) {
-    WARN("ncclCommSetKnobRules: %d rules at %p; allowed: 0 or more, not NULL", nRules, rules);
-    return ncclInvalidArgument;
-  }
-  if (ncclGroupDepth > 0) {
-    WARN("ncclCommSetKnobRules: not inside a group");
-    return ncclInvalidUsage;
-  }
-  bool capturing = false;
-  NCCLCHECK(ncclStrongStreamCapturing(&comm->sharedRes->deviceStream, &capturing));
-  if (capturing) {
-    WARN("ncclCommSetKnobRules: not while a stream that this communicator was used on is being captured");
-    return ncclInvalidUsage;
-  }
-  if (comm->planner.nTasksColl != 0 || comm->planner.nTasksBcast != 0) {
-    WARN("ncclCommSetKnobRules: the communicator is not idle");
-    return ncclInvalidUsage;
-  }
-  for (int i = 0; i < nRules; i++) {
-    char reason[256];
-    if (ncclPlanCheckRule(&rules[i], nullptr, reason, sizeof(reason)) != 0) {
-      WARN("ncclCommSetKnobRules: rule %d: %s", i, reason);
-      return ncclInvalidArgument;
-    }
-  }
-  std::lock_guard<std::mutex> lock(comm->lagom->mutex);
-  comm->lagom->rules.assign(rules, rules + nRules);
-  comm->lagom->planId = nRules == 0 ? 0 : ncclPlanDigest(rules, nRules);
-  return ncclSuccess;
-}
 
 NCCL_API(ncclResult_t, ncclCommGetKnobRules, ncclComm_t comm, ncclKnobRule* rules, int capacity, int* nRules);
 ncclResult_t ncclCommGetKnobRules(ncclComm_t comm, ncclKnobRule* rules, int capacity, int* nRules) {

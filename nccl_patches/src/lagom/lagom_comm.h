@@ -11,11 +11,20 @@
 #include <vector>
 
 struct lagomCounters;
+struct lagomRing;
 
 struct lagomComm {
-  std::mutex mutex; /* rules and planId: the setter against readers of other threads */
+  std::mutex mutex; /* what follows up to `refusal`: jobs that set rules against calls of other threads */
   std::vector<ncclKnobRule> rules;
   uint64_t planId = 0;   /* ncclPlanDigest of rules; 0 without any */
+  uint64_t calls = 0;    /* collectives called, see lagomCountCall */
+  uint64_t epoch = 0;    /* changes of the rules that all ranks agreed to */
+  int settingNow = 0;    /* changes that have been called for and are not through */
+  bool lost = false;     /* an agreement did not come about in time */
+  ncclResult_t refusal = ncclSuccess; /* not yet told, see lagomAsyncError */
+
+  lagomRing* ring = nullptr;
+  int limitSeconds = 60; /* LAGOM_TIMEOUT_S */
   std::string planPath;  /* LAGOM_PLAN, empty where it is not set */
   std::string fault;     /* what is wrong with plan or environment on this rank, empty where nothing is */
   bool required = false; /* LAGOM_REQUIRE */

@@ -2,6 +2,7 @@
 // The driver's memory: virtual memory management, questions about pointers, and what it shares with the runtime.
 #include "runtime/memory.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "driver/driver.h"
@@ -21,23 +22,25 @@ bool is_host(CUmemLocationType type) {
          type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-// The place that properties ask for; false where there is none such.
-bool place_of(const CUmemAllocationProp& properties, int* place) {
-  if (is_host(properties.location.type)) {
+// The place that a location means; false where there is none such.
+bool place_of(const CUmemLocation& location, int* place) {
+  if (is_host(location.type)) {
     *place = rt::kHostMemory;
     return true;
   }
-  const rt::Device* device = rt::device(properties.location.id);
-  if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE || device == nullptr) return false;
+  const rt::Device* device = rt::device(location.id);
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || device == nullptr) return false;
   *place = device->place;
   return true;
 }
 
 void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
-bool is_mapped(CUdeviceptr address) {
-  const rt::MemoryKind kind = rt::memory_at(pointer(address)).kind;
-  return kind == rt::MemoryKind::vmm || kind == rt::MemoryKind::multicast;
+bool may_access(const CUmemAccessDesc& asked) {
+  const bool known = asked.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || asked.flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+                     asked.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  int place;
+  return known && place_of(asked.location, &place);
 }
 
 // How much of its target the answer to an attribute takes.
@@ -58,8 +61,13 @@ std::size_t attribute_bytes(CUpointer_attribute attribute) {
 }  // namespace
 
 HC_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp* properties,
-                                                 CUmemAllocationGranularity_flags) {
-  if (bytes == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+                                                 CUmemAllocationGranularity_flags which) {
+  int place;
+  if (bytes == nullptr || properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      !place_of(properties->location, &place) ||
+      (which != CU_MEM_ALLOC_GRANULARITY_MINIMUM && which != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   *bytes = rt::kPageBytes;
   return CUDA_SUCCESS;
 }
@@ -68,7 +76,7 @@ HC_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t
                                const CUmemAllocationProp* properties, unsigned long long flags) {
   int place;
   if (handle == nullptr || properties == nullptr || flags != 0 || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      !place_of(*properties, &place)) {
+      !place_of(properties->location, &place)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if ((properties->requestedHandleTypes & ~kShareable) != 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -138,15 +146,16 @@ HC_EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
 }
 
 // Every device and the CPU reach all memory; who asks for access to memory that is not there still hears of it.
-HC_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, std::size_t, const CUmemAccessDesc* access, std::size_t count) {
-  if (access == nullptr || count == 0 || !is_mapped(address)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
+HC_EXPORT CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
+                                  std::size_t count) {
+  const bool fine = access != nullptr && count != 0 && rt::is_mapped(address, bytes) &&
+                    std::all_of(access, access + count, may_access);
+  return fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 HC_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
-  if (flags == nullptr || location == nullptr || !is_mapped(address)) {
+  int place;
+  if (flags == nullptr || location == nullptr || !place_of(*location, &place) || !rt::is_mapped(address, 1)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

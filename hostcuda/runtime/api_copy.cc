@@ -8,6 +8,7 @@
 #include "runtime/copy.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
+#include "runtime/extent.h"
 #include "runtime/memory.h"
 
 namespace hostcuda::rt {
@@ -33,6 +34,7 @@ cudaError_t copy(CopyTask task, cudaMemcpyKind kind, cudaStream_t handle, bool b
   // Nothing that the host can see is left of a copy between devices, nor of one that it was told to wait for later.
   const bool waits = blocking ? ends.from_host || ends.to_host
                               : ends.pageable_destination || (ends.from_host && ends.to_host);
+  if (waits && in_callback()) return report(cudaErrorNotPermitted);
   std::unique_lock<std::mutex> lock(runtime_lock());
   const StreamRef stream = find_stream(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
@@ -43,8 +45,8 @@ cudaError_t copy(CopyTask task, cudaMemcpyKind kind, cudaStream_t handle, bool b
 
 CopyTask rows(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height) {
   CopyTask task = one_row(dst, src, width);
-  task.dst_layout = {dst_pitch, dst_pitch * height};
-  task.src_layout = {src_pitch, src_pitch * height};
+  task.dst_layout = {dst_pitch, product(dst_pitch, height)};
+  task.src_layout = {src_pitch, product(src_pitch, height)};
   task.rows = height;
   return task;
 }
@@ -58,14 +60,14 @@ cudaError_t copy(const cudaMemcpy3DParms* params, cudaStream_t stream, bool bloc
 
 SetTask bytes(void* address, size_t pitch, int value, size_t width, size_t height) {
   SetTask task = one_row(address, static_cast<unsigned char>(value), 1, width);
-  task.layout = {pitch, pitch * height};
+  task.layout = {pitch, product(pitch, height)};
   task.rows = height;
   return task;
 }
 
 SetTask bytes(const cudaPitchedPtr& pointer, int value, const cudaExtent& extent) {
   SetTask task = bytes(pointer.ptr, pointer.pitch, value, extent.width, extent.height);
-  task.layout.plane_pitch = pointer.pitch * pointer.ysize;
+  task.layout.plane_pitch = product(pointer.pitch, pointer.ysize);
   task.planes = extent.depth;
   return task;
 }
@@ -81,6 +83,7 @@ cudaError_t set(SetTask task, cudaStream_t handle, bool blocking) {
     if (const cudaError_t error = synchronous_call(); error != cudaSuccess) return report(error);
   }
   const bool waits = blocking && memory_at(task.address).device == kHostMemory;
+  if (waits && in_callback()) return report(cudaErrorNotPermitted);
   std::unique_lock<std::mutex> lock(runtime_lock());
   const StreamRef stream = find_stream(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
@@ -102,11 +105,15 @@ HC_EXPORT cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, 
   return copy(one_row(dst, src, bytes), kind, stream, false);
 }
 
-HC_EXPORT cudaError_t cudaMemcpyPeer(void* dst, int, const void* src, int, size_t bytes) {
+// Every device reaches all memory, so that a peer does not matter beyond being one.
+HC_EXPORT cudaError_t cudaMemcpyPeer(void* dst, int to, const void* src, int from, size_t bytes) {
+  if (asked(to) == nullptr || asked(from) == nullptr) return no_such_device();
   return copy(one_row(dst, src, bytes), cudaMemcpyDefault, nullptr, true);
 }
 
-HC_EXPORT cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t bytes, cudaStream_t stream) {
+HC_EXPORT cudaError_t cudaMemcpyPeerAsync(void* dst, int to, const void* src, int from, size_t bytes,
+                                          cudaStream_t stream) {
+  if (asked(to) == nullptr || asked(from) == nullptr) return no_such_device();
   return copy(one_row(dst, src, bytes), cudaMemcpyDefault, stream, false);
 }
 

@@ -12,28 +12,6 @@
 
 using namespace hostcuda::rt;
 
-namespace {
-
-// A device by number for calls that take one; says why where there is none, because "more ranks than GPUs" is the
-// mistake that everybody makes once.
-Device* asked(int number) {
-  Device* found = device(number);
-  if (found == nullptr && machine() != nullptr && machine()->device_count() == 0) {
-    complain("device %d does not exist: CUDA_VISIBLE_DEVICES shows none of the %zu of machine %s", number,
-             machine()->gpus.size(), machine()->name.c_str());
-  } else if (found == nullptr && machine() != nullptr) {
-    complain("device %d does not exist: machine %s shows %d (0..%d)", number, machine()->name.c_str(),
-             machine()->device_count(), machine()->device_count() - 1);
-  }
-  return found;
-}
-
-cudaError_t no_such_device() {
-  return report(machine() == nullptr ? cudaErrorInitializationError : cudaErrorInvalidDevice);
-}
-
-}  // namespace
-
 HC_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
   if (count == nullptr) return report(cudaErrorInvalidValue);
   *count = machine() == nullptr ? 0 : machine()->device_count();
@@ -180,7 +158,13 @@ HC_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest
 }
 
 HC_EXPORT cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
-HC_EXPORT cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+
+HC_EXPORT cudaError_t cudaSetDeviceFlags(unsigned flags) {
+  constexpr unsigned kKnown =
+      cudaDeviceScheduleMask | cudaDeviceMapHost | cudaDeviceLmemResizeToMax | cudaDeviceSyncMemops;
+  return report((flags & ~kKnown) == 0 ? cudaSuccess : cudaErrorInvalidValue);
+}
+
 HC_EXPORT cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   if (flags == nullptr) return report(cudaErrorInvalidValue);
   *flags = cudaDeviceMapHost;

@@ -3,6 +3,7 @@
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
+#include "runtime/extent.h"
 #include "runtime/memory.h"
 #include "runtime/memory_ipc.h"
 #include "runtime/pool.h"
@@ -51,14 +52,14 @@ HC_EXPORT cudaError_t cudaMalloc(void** address, size_t bytes) {
 
 HC_EXPORT cudaError_t cudaMallocPitch(void** address, size_t* pitch, size_t width, size_t height) {
   if (pitch == nullptr) return report(cudaErrorInvalidValue);
-  *pitch = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
-  return cudaMalloc(address, *pitch * height);
+  *pitch = round_up(width, kPitchAlignment);
+  return cudaMalloc(address, product(*pitch, height));
 }
 
 HC_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
   if (made == nullptr) return report(cudaErrorInvalidValue);
   *made = {nullptr, 0, extent.width, extent.height};
-  return cudaMallocPitch(&made->ptr, &made->pitch, extent.width, extent.height * extent.depth);
+  return cudaMallocPitch(&made->ptr, &made->pitch, extent.width, product(extent.height, extent.depth));
 }
 
 HC_EXPORT cudaError_t cudaFree(void* address) {

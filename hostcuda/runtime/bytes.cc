@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 
+#include <array>
+#include <cstdio>
 #include <cstring>
+#include <stdexcept>
 
 #include "runtime/error.h"
 #include "runtime/memory_map.h"
 #include "runtime/multicast.h"
+#include "simt/guarded.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -31,18 +35,26 @@ bool zero_by_discard(unsigned char* at, std::uint64_t bytes) {
   const Arena& arena = mapped ? *mapped->arena : Arena::own();
   const std::uint64_t head = (kSystemPageBytes - offset % kSystemPageBytes) % kSystemPageBytes;
   const std::uint64_t body = (bytes - head) / kSystemPageBytes * kSystemPageBytes;
-  std::memset(at, 0, head);
+  touch([&] { std::memset(at, 0, head); });
   ::fallocate(arena.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset + head),
               static_cast<off_t>(body));
-  std::memset(at + head + body, 0, bytes - head - body);
+  touch([&] { std::memset(at + head + body, 0, bytes - head - body); });
   return true;
 }
 
 }  // namespace
 
+void touch(const std::function<void()>& work) {
+  if (const void* at; simt::faults(work, &at)) {
+    std::array<char, 64> why{};
+    std::snprintf(why.data(), why.size(), "illegal memory address %p", at);
+    throw std::runtime_error(why.data());
+  }
+}
+
 void copy_bytes(void* to, const void* from, std::uint64_t bytes) {
   if (!is_multicast(to)) {
-    std::memmove(to, from, bytes);
+    touch([&] { std::memmove(to, from, bytes); });
   } else if (!multicast_write(to, from, bytes)) {
     complain("copy to a multicast address: %s", hostcuda_multicast_page(to)->error);
   }
@@ -55,15 +67,16 @@ void fill(void* address, std::uint32_t value, unsigned value_bytes, std::uint64_
     return;
   }
   if (value_bytes == 1 && !everywhere) {
-    std::memset(at, static_cast<int>(value), bytes);
+    touch([&] { std::memset(at, static_cast<int>(value), bytes); });
     return;
   }
-  for (std::uint64_t done = 0; done + value_bytes <= bytes; done += value_bytes) {
-    if (everywhere) {
-      copy_bytes(at + done, &value, value_bytes);
-    } else {
-      std::memcpy(at + done, &value, value_bytes);
-    }
+  const auto fill_by = [&](auto write) {
+    for (std::uint64_t done = 0; done + value_bytes <= bytes; done += value_bytes) write(at + done);
+  };
+  if (everywhere) {
+    fill_by([&](void* to) { copy_bytes(to, &value, value_bytes); });
+  } else {
+    touch([&] { fill_by([&](void* to) { std::memcpy(to, &value, value_bytes); }); });
   }
 }
 

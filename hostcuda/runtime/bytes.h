@@ -3,8 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace hostcuda::rt {
+
+// Runs plain loads and stores that hold nothing; throws std::runtime_error with the address if memory that they touch
+// is not there (any more), so that the operation fails instead of the process.
+void touch(const std::function<void()>& work);
 
 // Copies as cudaMemcpy does, also to multicast addresses. Device memory or memory of the host that this process has.
 void copy_bytes(void* to, const void* from, std::uint64_t bytes);

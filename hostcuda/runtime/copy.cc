@@ -6,28 +6,34 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/extent.h"
 #include "runtime/memory.h"
 #include "runtime/multicast.h"
+#include "runtime/virtual_memory.h"
 
 namespace hostcuda::rt {
 namespace {
 
+constexpr std::uint64_t kAddressesEnd = std::uint64_t{1} << 47;  // of a process on x86-64
+
 // Bytes from an end's first to behind its last.
 std::size_t span(const Layout& layout, std::size_t bytes, std::size_t rows, std::size_t planes) {
-  return layout.plane_pitch * (planes - 1) + layout.pitch * (rows - 1) + bytes;
+  return sum(sum(product(layout.plane_pitch, planes - 1), product(layout.pitch, rows - 1)), bytes);
 }
 
 bool overlaps(const Layout& layout, std::size_t bytes, std::size_t rows, std::size_t planes) {
-  return (rows > 1 && layout.pitch < bytes) || (planes > 1 && layout.plane_pitch < layout.pitch * (rows - 1) + bytes);
+  return (rows > 1 && layout.pitch < bytes) ||
+         (planes > 1 && layout.plane_pitch < sum(product(layout.pitch, rows - 1), bytes));
 }
 
 // What lies at an address for a copy of `bytes`; false where part of it lies outside of an allocation.
 bool place_of(const void* address, std::size_t bytes, MemoryInfo* info) {
   *info = memory_at(address);
+  const auto at = reinterpret_cast<std::uint64_t>(address);
+  if (sum(at, bytes) > kAddressesEnd) return false;
   if (info->kind == MemoryKind::none) return !in_window(address);
-  // Mappings of the driver's API may continue in the next one.
-  return info->kind == MemoryKind::vmm || info->kind == MemoryKind::registered ||
-         info->base + info->bytes - reinterpret_cast<std::uint64_t>(address) >= bytes;
+  if (info->kind == MemoryKind::vmm) return is_mapped(at, bytes);
+  return info->kind == MemoryKind::registered || info->base + info->bytes - at >= bytes;
 }
 
 bool fits(cudaMemcpyKind kind, const MemoryInfo& dst, const MemoryInfo& src) {
@@ -63,8 +69,10 @@ struct End {
   Layout layout;
 };
 End end_of(const cudaPitchedPtr& pointer, const cudaPos& at) {
-  const Layout layout{pointer.pitch, pointer.pitch * pointer.ysize};
-  return {static_cast<char*>(pointer.ptr) + at.x + at.y * layout.pitch + at.z * layout.plane_pitch, layout};
+  const Layout layout{pointer.pitch, product(pointer.pitch, pointer.ysize)};
+  const std::size_t skipped = sum(at.x, sum(product(at.y, layout.pitch), product(at.z, layout.plane_pitch)));
+  const bool lost = pointer.ptr == nullptr || skipped > kAddressesEnd;  // nowhere is where no copy begins
+  return {lost ? nullptr : static_cast<char*>(pointer.ptr) + skipped, layout};
 }
 
 cudaPitchedPtr pitched(const char* first, const Layout& layout, std::size_t bytes) {
@@ -110,8 +118,7 @@ void stage(CopyTask* task) {
 
 cudaError_t plan(SetTask* task) {
   if (is_empty(*task)) return cudaSuccess;
-  if (task->width > SIZE_MAX / task->value_bytes) return cudaErrorInvalidValue;
-  const std::size_t row_bytes = task->width * task->value_bytes;
+  const std::size_t row_bytes = product(task->width, task->value_bytes);
   const std::size_t bytes = span(task->layout, row_bytes, task->rows, task->planes);
   MemoryInfo info;
   if (task->address == nullptr || reinterpret_cast<std::uintptr_t>(task->address) % task->value_bytes != 0 ||
@@ -134,7 +141,7 @@ CopyTask one_row(void* dst, const void* src, std::size_t bytes) {
 SetTask one_row(void* address, std::uint32_t value, unsigned value_bytes, std::size_t count) {
   SetTask task;
   task.address = static_cast<char*>(address);
-  task.layout = {count * value_bytes, count * value_bytes};
+  task.layout.pitch = task.layout.plane_pitch = product(count, value_bytes);
   task.value = value;
   task.value_bytes = value_bytes;
   task.width = count;

@@ -37,4 +37,20 @@ cudaError_t device_failure(int number) {
   return found == nullptr ? cudaSuccess : found->failure.load();
 }
 
+Device* asked(int number) {
+  Device* found = device(number);
+  if (found == nullptr && machine() != nullptr && machine()->device_count() == 0) {
+    complain("device %d does not exist: CUDA_VISIBLE_DEVICES shows none of the %zu of machine %s", number,
+             machine()->gpus.size(), machine()->name.c_str());
+  } else if (found == nullptr && machine() != nullptr) {
+    complain("device %d does not exist: machine %s shows %d (0..%d)", number, machine()->name.c_str(),
+             machine()->device_count(), machine()->device_count() - 1);
+  }
+  return found;
+}
+
+cudaError_t no_such_device() {
+  return report(machine() == nullptr ? cudaErrorInitializationError : cudaErrorInvalidDevice);
+}
+
 }  // namespace hostcuda::rt

@@ -33,6 +33,11 @@ struct Device {
 
 // The program's device `number`, or nullptr: no machine, or no such device (said on standard error, once a number).
 Device* device(int number);
+// A device by number for calls that take one; says why where there is none, because "more ranks than GPUs" is the
+// mistake that everybody makes once.
+Device* asked(int number);
+// The error of a call for which there was none.
+cudaError_t no_such_device();
 Device* current_device();
 
 // The error that has made the device unusable, cudaSuccess if none. Never fails itself.

@@ -18,6 +18,7 @@ struct ThreadState {
   int device;               // the program's number of the current device
   cudaError_t last_error;
   bool helper;              // see hostcudaHelperThread
+  bool callback;            // it runs the program's host functions and callbacks
   int capture_mode;         // see cudaThreadExchangeStreamCaptureMode
   int pushed;               // see cuCtxPushCurrent: how many of `below` are in use, the devices to go back to
   std::int16_t below[kMostPushedContexts];

@@ -75,7 +75,8 @@ void finish(const StreamRef& stream, const OpRef& op) {
 
 void fail(Device* device, cudaError_t error, const Op& op, const std::string& why) {
   device->failure = error;
-  complain("device %d: kernel %s failed: %s", device->number, op.name.c_str(), why.c_str());
+  const char* what = op.kind == OpKind::kernel ? "kernel " : "";
+  complain("device %d: %s%s failed: %s", device->number, what, op.name.c_str(), why.c_str());
 }
 
 // One share of a kernel, with the lock released while device code runs.
@@ -125,8 +126,24 @@ simt::Progress run_grid(std::unique_lock<std::mutex>& lock, Device* device, cons
   return progress;
 }
 
+// A share of work of ours, with the lock released; whether it was the last.
+bool run_work(std::unique_lock<std::mutex>& lock, Device* device, const OpRef& op) {
+  lock.unlock();
+  bool finished = true;
+  std::string why;
+  try {
+    finished = op->work();
+  } catch (const std::exception& refused) {
+    why = refused.what();
+  }
+  lock.lock();
+  if (!why.empty()) fail(device, cudaErrorIllegalAddress, *op, why);
+  return finished;
+}
+
 void run_callbacks(Device* device) {
   t_state.helper = true;  // what a callback does is not in the program's order
+  t_state.callback = true;
   t_state.device = device->number;
   std::unique_lock<std::mutex> lock(runtime_lock());
   while (!g_stopping) {
@@ -154,18 +171,10 @@ simt::Progress run_share(std::unique_lock<std::mutex>& lock, Device* device, con
       return run_grid(lock, device, op);
     case OpKind::copy:
     case OpKind::set:
-    case OpKind::release: {
-      lock.unlock();
-      const bool finished = op->work();
-      lock.lock();
-      return finished ? simt::Progress::finished : simt::Progress::some;
-    }
-    case OpKind::memory: {
-      lock.unlock();
-      const bool finished = op->work();
-      lock.lock();
-      return finished ? simt::Progress::finished : simt::Progress::none;
-    }
+    case OpKind::release:
+      return run_work(lock, device, op) ? simt::Progress::finished : simt::Progress::some;
+    case OpKind::memory:
+      return run_work(lock, device, op) ? simt::Progress::finished : simt::Progress::none;
     case OpKind::host:
       if (op->called_back) return simt::Progress::finished;
       if (op->handed_over) return simt::Progress::none;

@@ -5,6 +5,7 @@
 
 #include "runtime/copy.h"
 #include "runtime/error.h"
+#include "runtime/extent.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -41,8 +42,8 @@ ReadParams read_set(const Params* params) {
   if (params->elementSize != 1 && params->elementSize != 2 && params->elementSize != 4) return wrong();
   SetTask task;
   task.address = static_cast<char*>(params->dst);
-  const std::size_t pitch = params->height == 1 ? params->width * params->elementSize : params->pitch;
-  task.layout = {pitch, pitch * params->height};
+  const std::size_t pitch = params->height == 1 ? product(params->width, params->elementSize) : params->pitch;
+  task.layout = {pitch, product(pitch, params->height)};
   task.value = params->value;
   task.value_bytes = params->elementSize;
   task.width = params->width;

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/memory.h"
 
+#include <sys/mman.h>
+
 #include "clock/timeline.h"
+#include "runtime/extent.h"
 #include "runtime/memory_map.h"
 
 namespace hostcuda::rt {
+namespace {
+
+constexpr std::uint64_t kSystemPageBytes = 4096;
+
+}  // namespace
 
 MemoryInfo memory_at(const void* address) {
   MemoryMap& map = memory_map();
@@ -52,6 +60,10 @@ cudaError_t release(void* address, MemoryKind kind) {
 cudaError_t register_host(void* address, std::uint64_t bytes, unsigned flags) {
   if (address == nullptr || bytes == 0) return cudaErrorInvalidValue;
   const auto at = reinterpret_cast<std::uint64_t>(address);
+  const std::uint64_t page = at / kSystemPageBytes * kSystemPageBytes;
+  const std::uint64_t end = sum(at, bytes);
+  // Writes nothing; fails where a page of the range is not the process's.
+  if (::msync(reinterpret_cast<void*>(page), end - page, MS_ASYNC) != 0) return cudaErrorInvalidValue;
   MemoryMap& map = memory_map();
   std::lock_guard<std::mutex> guard(map.lock);
   if (!map.is_free(at, bytes)) return cudaErrorHostMemoryAlreadyRegistered;

@@ -56,7 +56,8 @@ std::shared_ptr<Physical> known_at(const Arena& arena, std::uint64_t offset) {
 
 cudaError_t create_physical(int device, std::uint64_t bytes, const CUmemAllocationProp& properties,
                             CUmemGenericAllocationHandle* handle) {
-  if (bytes == 0 || bytes % kPageBytes != 0 || bytes > kWindowBytes / 2) return cudaErrorInvalidValue;
+  if (bytes == 0 || bytes % kPageBytes != 0) return cudaErrorInvalidValue;
+  if (bytes > kWindowBytes / 2) return cudaErrorMemoryAllocation;
   const std::uint64_t offset = take_file_pages(device, bytes);
   if (offset == ~0ULL) return cudaErrorMemoryAllocation;
   const std::shared_ptr<Arena> own(&Arena::own(), [](Arena*) {});

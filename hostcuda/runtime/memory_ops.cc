@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "runtime/bytes.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
@@ -59,7 +60,9 @@ bool is_reachable(const MemoryOp& op) {
 
 std::function<bool()> memory_work(std::vector<MemoryOp> ops) {
   return [ops = std::move(ops), next = std::size_t{0}]() mutable {
-    while (next < ops.size() && done(ops[next])) ++next;
+    touch([&] {
+      while (next < ops.size() && done(ops[next])) ++next;
+    });
     return next == ops.size();
   };
 }

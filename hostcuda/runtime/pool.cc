@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "runtime/extent.h"
 #include "runtime/memory.h"
 
 namespace hostcuda::rt {
@@ -44,8 +45,6 @@ void let_go(Pool& pool, std::multimap<std::uint64_t, void*>::iterator idle) {
   pool.reserved_bytes -= idle->first;
   forget_idle(pool, idle);
 }
-
-std::uint64_t block_bytes(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 }  // namespace
 
@@ -96,7 +95,7 @@ cudaError_t allocate_from(const PoolRef& pool, std::uint64_t bytes, void** addre
   *address = nullptr;
   if (bytes == 0) return cudaErrorInvalidValue;
   const Guard guard(state().lock);
-  std::uint64_t whole = block_bytes(bytes);
+  std::uint64_t whole = round_up(bytes, kPageBytes);
   const auto fitting = pool->idle.lower_bound(whole);
   if (fitting != pool->idle.end() && fitting->first <= 2 * whole) {
     whole = fitting->first;

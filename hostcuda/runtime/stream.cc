@@ -113,8 +113,14 @@ bool all_done(const std::vector<OpRef>& ops) {
 
 }  // namespace
 
+bool in_callback() {
+  if (t_state.callback) complain("a host function or callback called what waits for a device, which CUDA forbids");
+  return t_state.callback;
+}
+
 // The lock is let go while the timeline places what was waited for, which may take long.
 cudaError_t wait_for(std::unique_lock<std::mutex>& lock, Device* device, const std::vector<OpRef>& ops) {
+  if (in_callback()) return cudaErrorNotPermitted;
   host_waiters().wait(lock, [&] { return stopping() || all_done(ops); });
   if (!all_done(ops)) return cudaErrorCudartUnloading;
   lock.unlock();

@@ -123,6 +123,9 @@ void retire_stream(const StreamRef& stream);
 
 OpRef make_op(OpKind kind, std::string name = {});
 
+// Whether the caller is a host function or callback, behind which its device waits; says that it must not wait itself.
+bool in_callback();
+
 // Waits until all of `ops` (null ones are skipped) are done; the calling thread's clock moves to their end.
 cudaError_t wait_for(std::unique_lock<std::mutex>& lock, Device* device, const std::vector<OpRef>& ops);
 

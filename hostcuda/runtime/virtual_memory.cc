@@ -39,9 +39,8 @@ Physical::~Physical() {
 }
 
 cudaError_t reserve_addresses(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t* address) {
-  if (bytes == 0 || bytes % kPageBytes != 0 || bytes > kWindowBytes / 2 || (alignment & (alignment - 1)) != 0) {
-    return cudaErrorInvalidValue;
-  }
+  if (bytes == 0 || bytes % kPageBytes != 0 || (alignment & (alignment - 1)) != 0) return cudaErrorInvalidValue;
+  if (bytes > kWindowBytes / 2 || alignment > kWindowBytes / 2) return cudaErrorMemoryAllocation;
   Arena::own();  // the window has to be there
   const std::uint64_t at = take_addresses(bytes, alignment);
   if (at == 0) return cudaErrorMemoryAllocation;
@@ -92,6 +91,7 @@ cudaError_t map_physical(std::uint64_t address, std::uint64_t bytes, std::uint64
 }
 
 cudaError_t unmap_physical(std::uint64_t address, std::uint64_t bytes) {
+  if (bytes == 0) return cudaErrorInvalidValue;
   std::vector<MemoryMap::Entry> last;  // let go after the lock
   std::lock_guard<std::mutex> guard(memory_map().lock);
   auto& entries = memory_map().entries;
@@ -115,6 +115,20 @@ cudaError_t unmap_physical(std::uint64_t address, std::uint64_t bytes) {
   set_owner(address, bytes, kOwnerNone);
   unmap(address, bytes);
   return cudaSuccess;
+}
+
+bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
+  MemoryMap& map = memory_map();
+  std::lock_guard<std::mutex> guard(map.lock);
+  for (std::uint64_t seen = 0; seen < bytes;) {
+    const auto found = map.around(reinterpret_cast<void*>(address + seen));
+    if (found == map.entries.end() ||
+        (found->second.kind != MemoryKind::vmm && found->second.kind != MemoryKind::multicast)) {
+      return false;
+    }
+    seen = found->first + found->second.bytes - address;
+  }
+  return bytes != 0;
 }
 
 MappedPart mapped_at(std::uint64_t address) {

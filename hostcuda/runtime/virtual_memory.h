@@ -37,6 +37,9 @@ cudaError_t map_physical(std::uint64_t address, std::uint64_t bytes, std::uint64
                          CUmemGenericAllocationHandle handle, int device);
 cudaError_t unmap_physical(std::uint64_t address, std::uint64_t bytes);
 
+// Whether mappings, one behind the other, fill the whole range.
+bool is_mapped(std::uint64_t address, std::uint64_t bytes);
+
 // A part of a mapping and the memory behind it; `physical` is nullptr where the address is none of a mapping.
 struct MappedPart {
   std::shared_ptr<Physical> physical;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fault in device code fails its grid, as an illegal address on a GPU would, and leaves the process alive to report
 // it. Faults anywhere else go to whoever handled them before.
+#include <setjmp.h>
 #include <signal.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "simt/guarded.h"
 #include "simt/scheduler.h"
 
 namespace hostcuda::simt {
@@ -16,6 +18,13 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE};
 struct sigaction previous_actions[NSIG];
+
+// Where the thread goes on when the memory of work outside of device threads is not there.
+struct WayOut {
+  sigjmp_buf back;
+  const void* volatile address;
+};
+thread_local WayOut* t_way_out __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void pass_on(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous = previous_actions[signal];
@@ -31,6 +40,10 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 
 void on_fault(int signal, siginfo_t* info, void* raw_context) {
   DeviceThread* thread = hostcuda_device_thread;
+  if (!thread && t_way_out != nullptr && signal != SIGFPE) {
+    t_way_out->address = info->si_addr;
+    siglongjmp(t_way_out->back, 1);
+  }
   if (!thread) return pass_on(signal, info, raw_context);
   auto* context = static_cast<ucontext_t*>(raw_context);
   char text[160];
@@ -84,6 +97,21 @@ void catch_faults() {
   });
   thread_local AlternateStack stack;
   (void)stack;
+}
+
+bool faults(const std::function<void()>& work, const void** address) {
+  catch_faults();
+  WayOut out;
+  WayOut* const outer = t_way_out;
+  if (sigsetjmp(out.back, 0) != 0) {
+    t_way_out = outer;
+    *address = out.address;
+    return true;
+  }
+  t_way_out = &out;
+  work();
+  t_way_out = outer;
+  return false;
 }
 
 }  // namespace hostcuda::simt

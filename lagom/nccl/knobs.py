@@ -39,7 +39,8 @@ class Knobs:
         for name in ("channels", "threads", "chunk_bytes"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31):
-                raise ValueError(f"{name} is {value!r}; a positive whole number, or None to leave it to NCCL")
+                wanted = f"a whole number from 1 to {2**31 - 1}, or None to leave it to NCCL"
+                raise ValueError(f"{name} is {value!r}; allowed is {wanted}")
 
     def __str__(self) -> str:
         set_ones = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) is not None]

@@ -4,8 +4,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
+#include <sstream>
+
+#include "runtime/text_file.h"
 
 namespace hostcuda::ini {
 namespace {
@@ -22,9 +23,7 @@ std::string trimmed(const std::string& s) {
 File File::read(const std::string& path) {
   File file;
   file.path_ = path;
-  errno = 0;
-  std::ifstream in(path);
-  if (!in) throw Error(path + ": cannot be read: " + std::strerror(errno ? errno : EIO));
+  std::istringstream in(read_text(path));
   std::string line, section;
   for (int number = 1; std::getline(in, line); ++number) {
     const std::string where = path + ":" + std::to_string(number) + ": ";
@@ -37,16 +36,15 @@ File File::read(const std::string& path) {
       continue;
     }
     const auto equals = line.find('=');
-    if (equals == std::string::npos) throw Error(where + "expected [section] or key = value, found '" + line + "'");
+    if (equals == std::string::npos) throw Error(where + "expected [section] or key = value, found " + in_quotes(line));
     const std::string key = trimmed(line.substr(0, equals));
     if (key.empty() || section.empty()) {
-      throw Error(where + (key.empty() ? "no key before '='" : "key '" + key + "' stands before any [section]"));
+      throw Error(where + (key.empty() ? "no key before '='" : "key " + in_quotes(key) + " stands before any [section]"));
     }
     if (!file.sections_[section].emplace(key, Value{trimmed(line.substr(equals + 1)), number}).second) {
-      throw Error(where + "key '" + key + "' appears twice in [" + section + "]");
+      throw Error(where + "key " + in_quotes(key) + " appears twice in [" + section + "]");
     }
   }
-  if (in.bad()) throw Error(path + ": cannot be read: " + std::strerror(errno));
   return file;
 }
 
@@ -75,7 +73,7 @@ const File::Value& File::find(const std::string& section, const std::string& key
 }
 
 void File::refuse(const Value& value, const std::string& key, const std::string& wanted) const {
-  throw Error(path_ + ":" + std::to_string(value.line) + ": " + key + " = '" + value.text + "' is not " + wanted);
+  throw Error(path_ + ":" + std::to_string(value.line) + ": " + key + " = " + in_quotes(value.text) + " is not " + wanted);
 }
 
 const std::string& File::text(const std::string& section, const std::string& key) const {

@@ -7,12 +7,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 
 #include "clock/gpu.h"
+#include "runtime/text_file.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -34,6 +36,25 @@ std::string data_folder() {
   Dl_info info;
   if (::dladdr(reinterpret_cast<void*>(&machine), &info) == 0 || info.dli_fname == nullptr) return ".";
   return folder_of(info.dli_fname) + "/share/hostcuda";
+}
+
+// A path in a description counts from the folder of that description.
+std::string beside(const std::string& description, const std::string& path) {
+  return path.front() == '/' ? path : folder_of(description) + "/" + path;
+}
+
+// The description of a machine that comes with hostcuda.
+std::string described_machine(const std::string& folder, const std::string& name) {
+  std::set<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".ini") names.insert(entry.path().stem());
+  }
+  if (names.empty()) throw ini::Error(folder + ": no descriptions of machines are there");
+  if (names.count(name) != 0) return folder + "/" + name + ".ini";
+  std::string all;
+  for (const std::string& known : names) all += known + ", ";
+  throw ini::Error("HOSTCUDA_MACHINE=" + in_quotes(name) + ": it is " + all + "or a path to a description, with a slash");
 }
 
 int whole(const ini::File& file, const char* key, std::uint64_t least, std::uint64_t most) {
@@ -70,9 +91,9 @@ GpuInfo read_gpu(const ini::File& file) {
 
 LinkFigures read_link(const ini::File& file, const char* section) {
   const double gbps = file.number(section, "gbps"), latency_us = file.number(section, "latency_us");
-  if (gbps <= 0 || gbps > 1e6 || latency_us < 0 || latency_us > 1e6) {
+  if (gbps < 1e-3 || gbps > 1e6 || latency_us < 0 || latency_us > 1e6) {
     throw ini::Error(file.path() + ": [" + section +
-                     "] needs gbps in 0..1000000, above 0, and latency_us in 0..1000000");
+                     "] needs gbps in 0.001..1000000 and latency_us in 0..1000000");
   }
   return {static_cast<std::uint64_t>(std::llround(gbps * 1e9)),
           static_cast<std::uint64_t>(std::llround(latency_us * 1e6))};
@@ -104,12 +125,13 @@ std::vector<int> visible_devices(int gpus) {
     for (int i = 0; i < gpus; ++i) visible.push_back(i);
     return visible;
   }
-  // As on a real machine: what follows the first number that names no device is ignored.
+  // As on a real machine: what follows the first number that names no device, or one that was there, is ignored.
   const char* at = told;
   while (*at != '\0') {
     char* end = nullptr;
     const long number = std::strtol(at, &end, 10);
     if (end == at || number < 0 || number >= gpus) break;
+    if (std::find(visible.begin(), visible.end(), static_cast<int>(number)) != visible.end()) break;
     visible.push_back(static_cast<int>(number));
     if (*end != ',') break;
     at = end + 1;
@@ -149,12 +171,12 @@ std::unique_ptr<Machine> load() {
   std::string told = environment("HOSTCUDA_MACHINE");
   if (told.empty()) told = kDefaultMachine;
   const bool is_path = told.find('/') != std::string::npos;
-  machine->path = is_path ? told : data + "/machines/" + told + ".ini";
+  machine->path = is_path ? told : described_machine(data + "/machines", told);
   machine->file = ini::File::read(machine->path);
   machine->name = machine->file.text("machine", "name");
 
   std::string gpu = machine->file.text("machine", "gpu");
-  if (gpu.find('/') == std::string::npos) gpu = data + "/gpus/" + gpu + ".ini";
+  gpu = gpu.find('/') == std::string::npos ? data + "/gpus/" + gpu + ".ini" : beside(machine->path, gpu);
   machine->gpu_file = ini::File::read(gpu);
   machine->gpu = read_gpu(machine->gpu_file);
   clock::Gpu::read(machine->gpu_file);  // what is wrong in there should be heard of now, not at the first kernel
@@ -163,8 +185,7 @@ std::unique_ptr<Machine> load() {
   machine->links[kLinkNvlink] = read_link(machine->file, "nvlink");
   machine->links[kLinkPcie] = read_link(machine->file, "pcie");
 
-  std::string topology = machine->file.text("machine", "topology");
-  if (topology.front() != '/') topology = folder_of(machine->path) + "/" + topology;
+  const std::string topology = beside(machine->path, machine->file.text("machine", "topology"));
   machine->topology_path = topology;
   machine->gpus = read_gpus(topology);
 
@@ -201,8 +222,9 @@ __attribute__((constructor)) void lead_nccl_to_topology() {
   const std::string users = environment("NCCL_TOPO_FILE");
   if (!users.empty() && users != environment("HOSTCUDA_TOPO_FILE")) return;
   if (const Machine* machine = loaded().machine.get()) {
-    ::setenv("NCCL_TOPO_FILE", machine->topology_path.c_str(), 1);
-    ::setenv("HOSTCUDA_TOPO_FILE", machine->topology_path.c_str(), 1);
+    const std::string wherever = std::filesystem::absolute(machine->topology_path);  // the program may change folders
+    ::setenv("NCCL_TOPO_FILE", wherever.c_str(), 1);
+    ::setenv("HOSTCUDA_TOPO_FILE", wherever.c_str(), 1);
   }
 }
 

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
+
+#include "runtime/text_file.h"
 
 namespace hostcuda::rt {
 namespace {
@@ -21,12 +20,7 @@ struct Element {
 // As much of XML as topology files use: elements with attributes in double quotes, comments, declarations.
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
-    errno = 0;
-    std::ifstream in(path);
-    if (!in) throw TopologyError(path + ": cannot be read: " + std::strerror(errno ? errno : EIO));
-    text_.assign(std::istreambuf_iterator<char>(in), {});
-  }
+  explicit Reader(const std::string& path) : path_(path), text_(read_text(path)) {}
 
   std::vector<TopologyGpu> gpus() {
     while (skip_to_tag()) {
@@ -89,10 +83,10 @@ class Reader {
       if (at_ >= text_.size()) refuse("<" + element.name + "> is cut short");
       if (text_[at_] == '>' || text_[at_] == '/') break;
       const std::string key = word();
-      if (text_.compare(at_, 2, "=\"") != 0) refuse("attribute '" + key + "' has no value in double quotes");
+      if (text_.compare(at_, 2, "=\"") != 0) refuse("attribute " + in_quotes(key) + " has no value in double quotes");
       at_ += 2;
       const auto end = text_.find('"', at_);
-      if (end == std::string::npos) refuse("attribute '" + key + "' is not closed");
+      if (end == std::string::npos) refuse("attribute " + in_quotes(key) + " is not closed");
       element.attributes[key] = text_.substr(at_, end - at_);
       at_ = end + 1;
     }
@@ -119,7 +113,7 @@ class Reader {
       if (kind.rfind("0x03", 0) == 0 || (kind.empty() && leaf)) {
         TopologyGpu gpu;
         gpu.bus_id = lower(attribute(element, "busid"));
-        if (!is_bus_id(gpu.bus_id)) refuse("a GPU's busid must look like 0000:00:00.0, not '" + gpu.bus_id + "'");
+        if (!is_bus_id(gpu.bus_id)) refuse("a GPU's busid must look like 0000:00:00.0, not " + in_quotes(gpu.bus_id));
         for (const TopologyGpu& other : gpus_) {
           if (other.bus_id == gpu.bus_id) refuse("two GPUs have the busid " + gpu.bus_id);
         }
@@ -133,7 +127,7 @@ class Reader {
       const std::string count = attribute(element, "count");
       if (count.empty() || !std::all_of(count.begin(), count.end(), [](unsigned char c) { return std::isdigit(c); }) ||
           count.size() > 3) {
-        refuse("<nvlink> needs a count, not '" + count + "'");
+        refuse("<nvlink> needs a count, not " + in_quotes(count));
       }
       link.count = static_cast<unsigned>(std::stoul(count));
       link.to_switch = attribute(element, "tclass").rfind("0x03", 0) != 0;

@@ -17,7 +17,8 @@ def clock_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("clock")
     command = [*gxx(), "-std=gnu++20", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
     objects = []
-    for source in [*sorted((HOSTCUDA / "clock").glob("*.cc")), HOSTCUDA / "runtime" / "ini.cc", HERE / "clock_abi.cc"]:
+    files = [HOSTCUDA / "runtime" / name for name in ("ini.cc", "text_file.cc")]
+    for source in [*sorted((HOSTCUDA / "clock").glob("*.cc")), *files, HERE / "clock_abi.cc"]:
         objects.append(str(folder / f"{source.stem}.o"))
         subprocess.run([*command, f"-I{HOSTCUDA}", "-c", str(source), "-o", objects[-1]], check=True)
     library = folder / "libclock_abi.so"

@@ -109,7 +109,8 @@ def test_code_for_another_gpu_is_refused(run: Run, machine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "expected"), [("3,1", [3, 1]), ("2", [2]), ("1,9,2", [1]), ("", []), ("-1", []), ("0,1,x", [0, 1])]
+    ("visible", "expected"),
+    [("3,1", [3, 1]), ("2", [2]), ("1,9,2", [1]), ("", []), ("-1", []), ("0,1,x", [0, 1]), ("3,2,3,1", [3, 2])],
 )
 def test_visible_devices(run: Run, visible: str, expected: list[int]) -> None:
     everything = re.findall(r"device (\S+)", run("ask", "devices").stdout)
@@ -159,7 +160,30 @@ MACHINE = "[machine]\nname = small\ngpu = {folder}/gpu.ini\ntopology = small.xml
 LINKS = "[nvlink]\ngbps = 1\nlatency_us = 1\n[pcie]\ngbps = 1\nlatency_us = 1\n[host]\ngbps = 1\nlatency_us = 1\n"
 
 BROKEN = {
-    "no such machine": ({}, "not_there", r"machines/not_there.ini: cannot be read: No such file"),
+    "no such machine": (
+        {},
+        "not_there",
+        r"HOSTCUDA_MACHINE='not_there': it is a100x8, a40x8, b200x8, h100x8, h200x8, or a path to a description",
+    ),
+    "a file name": ({}, "a40x8.ini", r"HOSTCUDA_MACHINE='a40x8.ini': it is a100x8, a40x8,"),
+    "no text": ({"small.ini": "[machine]\nname = x\0y\n"}, "", r"small.ini:2: a zero byte: this is no text"),
+    "a topology that is a folder": (
+        {"small.ini": "[machine]\nname = x\ngpu = {folder}/gpu.ini\ntopology = .\n" + LINKS},
+        "",
+        r"/\.: cannot be read: it is not a file",
+    ),
+    "a topology without end": (
+        {"small.ini": "[machine]\nname = x\ngpu = {folder}/gpu.ini\ntopology = /dev/zero\n" + LINKS},
+        "",
+        r"/dev/zero: cannot be read: it is not a file",
+    ),
+    "a line without end": ({"small.ini": "a" * 5000}, "", r"small.ini:1: expected .*, found 'a{80}\.\.\.'$"),
+    "control characters": ({"small.ini": "a\x1b[1m\n"}, "", r"small.ini:1: expected .*, found 'a\\x1b\[1m'$"),
+    "next to no rate": (
+        {"small.ini": "{machine}[host]\ngbps = 1e-320\nlatency_us = 1\n"},
+        "",
+        r"\[host\] needs gbps in 0.001..1000000 and",
+    ),
     "no such path": ({}, "{folder}/nothing.ini", r"nothing.ini: cannot be read: No such file"),
     "a folder": ({}, "{folder}/", r"cannot be read"),
     "no topology": ({"small.xml": None}, "", r"small.xml: cannot be read: No such file"),
@@ -218,7 +242,7 @@ BROKEN = {
     "a negative latency": (
         {"small.ini": "{machine}[host]\ngbps = 1\nlatency_us = -1\n"},
         "",
-        r"\[host\] needs gbps in 0..1000000, above 0, and latency_us in 0..1000000",
+        r"\[host\] needs gbps in 0.001..1000000 and latency_us in 0..1000000",
     ),
     "an empty GPU": ({"gpu.ini": ""}, "", r"gpu.ini: key 'name' is missing from section \[gpu\]"),
     "an unknown section of a GPU": (
@@ -248,6 +272,22 @@ def test_a_machine_by_path(run: Run, small_machine: Path) -> None:
     assert "count 2 error cudaSuccess" in answer
 
 
+def test_descriptions_of_other_editors(run: Run, small_machine: Path) -> None:
+    """A byte order mark and carriage returns are none of the text."""
+    for file in small_machine.iterdir():
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    answer = run("ask", "devices", env={"HOSTCUDA_MACHINE": str(small_machine / "small.ini")}).stdout
+    assert "count 2 error cudaSuccess" in answer
+
+
+def test_paths_count_from_the_description(run: Run, small_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (small_machine / "small.ini").write_text("[machine]\nname = x\ngpu = ./gpu.ini\ntopology = small.xml\n" + LINKS)
+    monkeypatch.chdir(small_machine.parent)
+    answer = run("ask", "devices", env={"HOSTCUDA_MACHINE": f"{small_machine.name}/small.ini"}).stdout
+    assert "count 2 error cudaSuccess" in answer
+    assert topology_of(answer) == str(small_machine / "small.xml")  # wherever the program goes
+
+
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_wrong_description_is_one_line(run: Run, small_machine: Path, what: str) -> None:
     files, machine, expected = BROKEN[what]
@@ -266,5 +306,5 @@ def test_a_wrong_description_is_one_line(run: Run, small_machine: Path, what: st
 
 def test_a_data_folder_can_be_named(run: Run, tmp_path: Path) -> None:
     done = run("ask", "devices", env={"HOSTCUDA_DATA": str(tmp_path)})
-    assert f"{tmp_path}/machines/a40x8.ini: cannot be read" in complaints(done)[0]
+    assert f"{tmp_path}/machines: no descriptions of machines are there" in complaints(done)[0]
     assert "count 8" in run("ask", "devices", env={"HOSTCUDA_DATA": str(HOSTCUDA)}).stdout

@@ -80,7 +80,9 @@ def build(args: argparse.Namespace) -> int:
     if args.functions is not None and not args.functions.strip():
         raise BuildError("--functions: the pattern is empty; leave the option out for all functions")
     if args.resources and (args.flavour != "cuda" or args.stock or args.target not in (["all"], ["device-objects"])):
-        raise BuildError("--resources: only with --flavour cuda, without --stock, and with --target device-objects or none")
+        raise BuildError(
+            "--resources: only with --flavour cuda, without --stock, and with --target device-objects or none"
+        )
     if args.resources and len(set(args.arch)) > 1:
         raise BuildError("--resources: one --arch at a time, because what a function takes differs")
     FLAVOURS[args.flavour].require_machine()

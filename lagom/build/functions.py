@@ -112,7 +112,9 @@ def select(pattern: str) -> tuple[str, ...]:
     chosen: set[str] = set()
     for alternative in _alternatives(pattern):
         words = alternative.split()
-        if not re.fullmatch(r"[\w*()| ]+", alternative) or not words:
+        if not words:
+            raise BuildError(f"functions pattern {pattern!r}: an alternative is empty")
+        if not re.fullmatch(r"[\w*()| ]+", alternative):
             raise BuildError(
                 f"functions pattern {alternative!r}: only words, spaces, '*', '(', '|' and ')' are allowed"
             )

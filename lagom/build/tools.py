@@ -30,11 +30,22 @@ def compiler() -> str:
 
 def compiler_id(program: str) -> str:
     """First line of the compiler's own version text. BuildError for a GCC before 12, which lacks C++20 as used here."""
-    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    version = subprocess.run([program, "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
+    text, version = _answer(program, "--version"), _answer(program, "-dumpversion")
+    if not re.match(r"\d+(\.|$)", version) or not text:
+        raise BuildError(f"{program} does not answer -dumpversion as a C++ compiler does; let CXX name a g++")
     if int(version.split(".")[0]) < 12:
         raise BuildError(f"{program} is version {version}; hostcuda needs GCC 12 or later")
     return text
+
+
+def _answer(program: str, question: str) -> str:
+    """The first line that a program answers; empty where it fails, cannot be run or says nothing."""
+    try:
+        done = subprocess.run([program, question], capture_output=True, text=True, errors="replace", check=False)
+    except OSError:
+        return ""
+    lines = done.stdout.splitlines() if done.returncode == 0 else []
+    return lines[0].strip() if lines else ""
 
 
 def ninja() -> str:

@@ -126,6 +126,10 @@ def _run(arguments: argparse.Namespace) -> int:
         jobs = _jobs(arguments)
     except ValueError as error:
         raise CommandError(f"lagom harness: {error}", USAGE) from error
+    try:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"lagom harness: cannot write to {arguments.output}: {error.strerror}", USAGE) from error
     return session.perform(
         jobs,
         sides,

@@ -28,11 +28,18 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError("lagom run: no program given: lagom run [--plan FILE] [--counters FILE] -- CMD ...", USAGE)
     program = shutil.which(words[0])
     if program is None:
-        raise CommandError(f"lagom run: no such program: {words[0]}", USAGE)
+        there = "/" in words[0] and os.path.exists(words[0])
+        what = f"{words[0]} is no file that may be executed" if there else f"no such program: {words[0]}"
+        raise CommandError(f"lagom run: {what}", USAGE)
+    if arguments.counters is not None and os.path.isdir(arguments.counters):
+        raise CommandError(f"lagom run: --counters {arguments.counters}: is a folder; a file is needed", USAGE)
     from lagom.nccl import preload
     from lagom.plan import read_plan
 
     if arguments.plan is not None:
         read_plan(arguments.plan)
     environment = preload.environment(dict(os.environ), arguments.plan, arguments.counters)
-    os.execve(program, words, environment)
+    try:
+        os.execve(program, words, environment)
+    except OSError as error:
+        raise CommandError(f"lagom run: {program} cannot be executed: {error.strerror}", USAGE) from error

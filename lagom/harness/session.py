@@ -56,12 +56,11 @@ def perform(
     limit_s: float,
     say: Callable[[str], None],
 ) -> int:
-    """Run all jobs; writes logs, ``harness.json`` and ``harness.txt`` to `folder`.
+    """Run all jobs; writes logs, ``harness.json`` and ``harness.txt`` to `folder`, which is there.
 
     :returns: 0; 7 where a run had wrong data; 1 where one failed otherwise.
     :raises OSError: where the folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
     for job in jobs:
         for repeat in range(repeats if job.compares else 1):

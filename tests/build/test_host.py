@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lagom.build import cache, cli, fetch, flavour, functions, host, rooms
+from lagom.build import cache, cli, fetch, flavour, functions, host, rooms, tools
 from lagom.build.errors import BuildError
 
 ONE = ("AllGather RING SIMPLE",)
@@ -192,6 +192,15 @@ def test_bad_input(words: list[str], line: str) -> None:
     assert done.returncode in (1, 6)
     assert line in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("program", ["true", "false", "no program"])
+def test_a_compiler_that_is_none(tmp_path: Path, program: str) -> None:
+    other = tmp_path / "cxx"
+    other.write_text("" if program == "no program" else f"#!/bin/sh\n{program}\n")
+    other.chmod(0o755)
+    with pytest.raises(BuildError, match="cxx does not answer -dumpversion as a C\\+\\+ compiler does"):
+        tools.compiler_id(str(other))
 
 
 def test_a_cache_that_cannot_be_written(source: Path, tmp_path: Path) -> None:

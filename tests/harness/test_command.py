@@ -32,6 +32,14 @@ def program(folder: Path, name: str, text: str = "#!/bin/sh\n") -> Path:
     return path
 
 
+def test_results_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sides = ["--stock", host_build(GATHER, stock=True), "--patched", host_build(GATHER)]
+    done = run([*LAGOM, "harness", *map(str, sides), "--output", str(tmp_path / "file")])
+    assert done.returncode == 6, done.stderr
+    assert own_lines(done) == [f"lagom harness: cannot write to {tmp_path}/file: File exists"]  # before any run
+
+
 def test_mpirun_with_a_hostfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mpirun = program(tmp_path, "mpirun")
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -39,7 +39,8 @@ File File::read(const std::string& path) {
     if (equals == std::string::npos) throw Error(where + "expected [section] or key = value, found " + in_quotes(line));
     const std::string key = trimmed(line.substr(0, equals));
     if (key.empty() || section.empty()) {
-      throw Error(where + (key.empty() ? "no key before '='" : "key " + in_quotes(key) + " stands before any [section]"));
+      throw Error(where +
+                  (key.empty() ? "no key before '='" : "key " + in_quotes(key) + " stands before any [section]"));
     }
     if (!file.sections_[section].emplace(key, Value{trimmed(line.substr(equals + 1)), number}).second) {
       throw Error(where + "key " + in_quotes(key) + " appears twice in [" + section + "]");
@@ -73,7 +74,8 @@ const File::Value& File::find(const std::string& section, const std::string& key
 }
 
 void File::refuse(const Value& value, const std::string& key, const std::string& wanted) const {
-  throw Error(path_ + ":" + std::to_string(value.line) + ": " + key + " = " + in_quotes(value.text) + " is not " + wanted);
+  throw Error(path_ + ":" + std::to_string(value.line) + ": " + key + " = " + in_quotes(value.text) + " is not " +
+              wanted);
 }
 
 const std::string& File::text(const std::string& section, const std::string& key) const {

@@ -54,7 +54,8 @@ std::string described_machine(const std::string& folder, const std::string& name
   if (names.count(name) != 0) return folder + "/" + name + ".ini";
   std::string all;
   for (const std::string& known : names) all += known + ", ";
-  throw ini::Error("HOSTCUDA_MACHINE=" + in_quotes(name) + ": it is " + all + "or a path to a description, with a slash");
+  throw ini::Error("HOSTCUDA_MACHINE=" + in_quotes(name) + ": it is " + all +
+                   "or a path to a description, with a slash");
 }
 
 int whole(const ini::File& file, const char* key, std::uint64_t least, std::uint64_t most) {

@@ -23,7 +23,8 @@ def unpack(archive: Path, target: Path) -> None:
                 if len(parts) > 1:
                     _place(tar, member, target.joinpath(*parts[1:]), target)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise BuildError(f"{archive} cannot be unpacked as a tar archive: {error}") from error
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile goes on with a line for each kind of compression
+        raise BuildError(f"{archive} cannot be unpacked as a tar archive: {reason}") from error
 
 
 def _place(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, target: Path) -> None:

@@ -97,9 +97,11 @@ def test_a_wrong_tree_is_refused(released: Path) -> None:
 @pytest.mark.parametrize("text", ["not an archive", ""])
 def test_not_an_archive(released: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "junk").write_text(text)
-    with pytest.raises(BuildError, match="cannot be unpacked"):
+    with pytest.raises(BuildError, match="cannot be unpacked") as refused:
         fetch.pristine(tmp_path / "junk")
     assert left_behind() == []
+    (line,) = (line for line in str(refused.value).splitlines() if "junk" in line or line.startswith("-"))
+    assert line.endswith(("file could not be opened successfully", "empty file"))
 
 
 def test_members_outside_the_folder(released: Path, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def spills(found: resources.Resources) -> int:
 
 
 def test_families_hold_all_that_knobs_control() -> None:
-    controlled = (name for name in functions.default(800) if "PAT" not in name)
+    # No knob reaches PAT's or the symmetric kernels.
+    controlled = (name for name in functions.default(800) if "PAT" not in name and "Symmetric" not in name)
     wanted = {(name.split()[0], *name.split()[-2:]) for name in controlled}
     assert {(name.split()[0], *name.split()[-2:]) for name in functions.select(FAMILIES)} == wanted
 

@@ -71,7 +71,9 @@ void setRules(std::vector<Rank>& ranks, int nRules) {
   rule.knobs.algorithm = ncclKnobRing;
   rule.knobs.protocol = ncclKnobSimple;
   rule.knobs.nChannels = 1;
+  NCCL(ncclGroupStart());
   for (Rank& r : ranks) NCCL(set(r.comm, nRules == 0 ? nullptr : &rule, nRules));
+  NCCL(ncclGroupEnd());
 }
 
 void readCounters(std::vector<Rank>& ranks) {

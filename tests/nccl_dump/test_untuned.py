@@ -61,13 +61,15 @@ def same_data(name: str, before: Outcome, after: Outcome) -> None:
     assert not wrong, f"{name}: {len(wrong)} calls have other data than on stock:\n" + "\n".join(wrong[:20])
 
 
-def compare(session: Session, jobs: Jobs, builds: Builds, way: int) -> None:
-    """One session on stock and patched, each with and without the patch that writes launches down."""
+def compare(session: Session, jobs: Jobs, builds: Builds, way: int) -> int:
+    """One session on stock and patched, each with and without the patch that writes launches down.
+
+    Returns how many launches there were: a session whose calls are one group of empty ones has none.
+    """
     print(session)
     before = jobs.run(session, builds.stock_dumping, name="stock-dumping", dump=True)
     held = contents(before.dumps)
     print(", ".join(f"{name}: {number}" for name, number in sorted(held.items())))
-    assert held["launch"] > 0
     assert held["not uploaded"] == 0
     assert len(before.results) == session.calls * session.processes * session.devices
 
@@ -89,14 +91,14 @@ def compare(session: Session, jobs: Jobs, builds: Builds, way: int) -> None:
         same_launches(before.dumps, another.dumps, ignored=(PADDING,))
         same_data("counters on, a plan that nothing matches", before, another)
         numbers = re.findall(r'"args.padding":(\d+)', "".join(path.read_text() for path in another.dumps))
-        assert numbers
-        assert set(numbers) != {"0"}  # send/recv is not counted
+        # Send/recv is not counted, and some sessions have nothing else.
+        assert (set(numbers) - {"0"} != set()) == (held["coll"] > 0)
+    return held["launch"]
 
 
 def test_a_sample(jobs: Jobs, builds: Builds) -> None:
     rng = seeded()
-    for way, calls in enumerate((40, 30, 30)):
-        compare(draw(rng, calls, eight=False), jobs, builds, way)
+    assert sum(compare(draw(rng, calls, eight=False), jobs, builds, way) for way, calls in enumerate((40, 30, 30)))
 
 
 @pytest.mark.full
@@ -104,8 +106,7 @@ def test_a_sample(jobs: Jobs, builds: Builds) -> None:
 @pytest.mark.parametrize("block", range(25))
 def test_5000_calls(jobs: Jobs, builds: Builds, block: int) -> None:
     rng = seeded(1 + block)
-    for part in range(4):
-        compare(draw(rng, 50, eight=True), jobs, builds, (block + part) % 3)
+    assert sum(compare(draw(rng, 50, eight=True), jobs, builds, (block + part) % 3) for part in range(4))
 
 
 @pytest.mark.full

@@ -111,21 +111,6 @@ def refused_in_a_group(comm: Communicator, calls: Calls, failures: Failures) -> 
     failures.check(works(comm), "after a refused group: wrong data")
 
 
-def refused_settings(comm: Communicator, failures: Failures) -> None:
-    """Rules cannot change inside a group; what was set before stays."""
-    kept = [Rule("all_reduce", knobs=Knobs("ring"))]
-    comm.set_rules(kept)
-
-    def inside() -> None:
-        with nccl.group():
-            comm.set_rules([])
-
-    text = refusal(inside)
-    failures.check("not inside a group" in text, f"setting inside a group: said {text!r}")
-    failures.check(comm.rules == kept, f"setting inside a group: left {comm.rules}")
-    comm.set_rules([])
-
-
 def refused_alone(comm: Communicator, failures: Failures) -> None:
     """A communicator of one rank runs no collective that a knob could reach."""
     alone = comm.split(comm.rank)
@@ -161,7 +146,6 @@ def main() -> int:
         room = calls()
         refused_calls(comm, room, failures)
         refused_in_a_group(comm, room, failures)
-        refused_settings(comm, failures)
         refused_alone(comm, failures)
         function_not_built(comm, failures)
     for rank, lines in enumerate(MPI.COMM_WORLD.allgather(failures.lines)):

@@ -66,7 +66,7 @@ int runProcess(Options const& o, Job& job, int process) {
   Issuer issuer(job, process, o.processes, o.devices, o.streams, o.mostBytes, random, o.dry);
   if (o.rules) {
     int way = 0;
-    for (ncclComm_t comm : issuer.communicators()) setIdleRules(comm, way++ % 3);
+    for (std::vector<ncclComm_t> const& members : issuer.communicators()) setIdleRules(members, way++ % 3);
   }
   Limits limits = {o.mostBytes, nRanks, issuer.nComms(), o.streams};
   FILE* results = fopen((o.results + "." + std::to_string(process)).c_str(), "w");

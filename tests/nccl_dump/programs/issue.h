@@ -35,10 +35,11 @@ class Issuer {
 
   int nComms() const { return (int)locals_[0].comms.size(); }
 
-  std::vector<ncclComm_t> communicators() const {
-    std::vector<ncclComm_t> all;
+  /* [communicator][rank of this process] */
+  std::vector<std::vector<ncclComm_t>> communicators() const {
+    std::vector<std::vector<ncclComm_t>> all(nComms());
     for (Local const& local : locals_) {
-      for (Member const& member : local.comms) all.push_back(member.comm);
+      for (int c = 0; c < nComms(); c++) all[c].push_back(local.comms[c].comm);
     }
     return all;
   }

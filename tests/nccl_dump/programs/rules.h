@@ -8,12 +8,14 @@
 #include "nccl_knobs.h"
 
 #include <dlfcn.h>
+#include <vector>
 
 inline bool libraryHasKnobs() { return dlsym(RTLD_DEFAULT, "ncclCommSetKnobRules") != nullptr; }
 
 /* Three ways of not tuning a call: rules for all of them that are gone again, rules that match all and set nothing,
- * rules that match none. */
-inline void setIdleRules(ncclComm_t comm, int way) {
+ * rules that match none. The members are this process's ranks of one communicator: they agree, so all are asked
+ * before any is waited for. */
+inline void setIdleRules(std::vector<ncclComm_t> const& members, int way) {
   auto set = (decltype(&ncclCommSetKnobRules))dlsym(RTLD_DEFAULT, "ncclCommSetKnobRules");
   if (set == nullptr) return;
   ncclKnobRule rules[ncclKnobNumCollectives];
@@ -29,8 +31,12 @@ inline void setIdleRules(ncclComm_t comm, int way) {
     }
     if (way == 2) rules[c].minBytes = (int64_t)1 << 60;
   }
-  NCCL(set(comm, rules, ncclKnobNumCollectives));
-  if (way == 0) NCCL(set(comm, nullptr, 0));
+  for (bool last : {false, true}) {
+    if (last && way != 0) break;
+    NCCL(ncclGroupStart());
+    for (ncclComm_t comm : members) NCCL(last ? set(comm, nullptr, 0) : set(comm, rules, ncclKnobNumCollectives));
+    NCCL(ncclGroupEnd());
+  }
 }
 
 #endif

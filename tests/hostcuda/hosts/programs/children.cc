@@ -155,7 +155,7 @@ CASE(in_progress) {
   }
   OK(settled(comm, result));
   CHECK(rules(comm).empty());
-  OK(ncclCommSetKnobRules(comm, &own, 1));
+  OK(settled(comm, ncclCommSetKnobRules(comm, &own, 1)));
   OK(ncclCommCountersEnable(comm, 1));
   use(comm);
   OK(ncclCommCountersRead(comm, records.get(), 1, &count));

@@ -3,7 +3,6 @@
 tests/patches.
 """
 
-
 import numpy as np
 import pytest
 

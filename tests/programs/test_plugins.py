@@ -9,6 +9,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,16 +27,20 @@ COUNT = 65536
 # Of job.py, by NCCL's names.
 COLLECTIVES = Counter(["AllReduce", "AllReduce", "AllGather", "Broadcast", "ReduceScatter", "Reduce"])
 
-Job = Callable[[Mapping[str, str]], subprocess.CompletedProcess[str]]
+Job = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def job(published: Published) -> Job:
-    """Runs job.py on two ranks, whose data must be right."""
+def job(published: Published, tmp_path: Path) -> Job:
+    """Runs job.py on two ranks, whose data must be right. They keep their communicator until ``until`` is true."""
 
-    def run_job(more: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    def run_job(more: Mapping[str, str], until: Callable[[], bool] | None = None) -> subprocess.CompletedProcess[str]:
         settings = {"NCCL_DEBUG": "INFO", **published.environment(), **more}
-        done = mpirun(2, [sys.executable, str(HERE / "job.py")], settings)
+        words = [sys.executable, str(HERE / "job.py")]
+        if until is not None:
+            words.append(str(tmp_path / "end"))
+            threading.Thread(target=end_when, args=(until, tmp_path / "end"), daemon=True).start()
+        done = mpirun(2, words, settings)
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
         assert sorted(re.findall(r"rank \d: \d right", done.stdout)) == ["rank 0: 6 right", "rank 1: 6 right"]
         return done
@@ -42,17 +48,31 @@ def job(published: Published) -> Job:
     return run_job
 
 
+def end_when(until: Callable[[], bool], file: Path, limit_s: float = 60) -> None:
+    """Makes the file that ends job.py, after the limit too: the test then says what is missing."""
+    limit = time.monotonic() + limit_s
+    while not until() and time.monotonic() < limit:
+        time.sleep(0.05)
+    file.touch()
+
+
 @pytest.fixture(scope="session")
 def plugin(compiled: Compile, published: Published, nccl_source: Path) -> Callable[..., Path]:
     """plugin("net/example", "plugin.c") is the library."""
 
-    def build(folder: str, *names: str, more: tuple[str, ...] = ()) -> Path:
+    def build(folder: str, *names: str, more: tuple[str, ...] = (), wrapped: tuple[str, ...] = ()) -> Path:
         top = nccl_source / "plugins" / folder
         compiler = "gcc" if names[0].endswith(".c") else "g++"
         includes = [f"-I{top}", f"-I{top / 'nccl'}", *(f"-I{nccl_source / 'plugins' / name}" for name in more)]
         options = ["-fPIC", "-shared", "-O1", "-w", *includes, *published.compile_options()]
         # The profilers call CUDA; nothing says that a program has its symbols in the global scope.
-        libraries = [f"-L{published.folder}", "-lcudart", "-lpthread", "-ldl"]
+        libraries = [
+            f"-L{published.folder}",
+            "-lcudart",
+            "-lpthread",
+            "-ldl",
+            *(f"-Wl,--wrap={one}" for one in wrapped),
+        ]
         library = f"libnccl-{folder.replace('/', '-')}-{Path(names[0]).stem}.so"
         return compiled(library, [top / name for name in names], [*options, *libraries], compiler)
 
@@ -119,16 +139,18 @@ def test_inspector(job: Job, plugin: Callable[..., Path], published: Published, 
     version = tmp_path / "version.cc"  # NCCL's Makefile writes this file; it names a git commit
     version.write_text('extern "C" { const char* get_git_version_info() { return "test"; } }\n')
     names = [f"inspector{part}.cc" for part in ("", "_prom", "_plugin", "_cudawrap")]
-    library = plugin("profiler/inspector", *names, "json.cc", str(version))
+    ours = (str(version), str(HERE / "inspector_adapter.cc"))
+    library = plugin("profiler/inspector", *names, "json.cc", *ours, wrapped=("pthread_create", "nanosleep"))
     logs = tmp_path / "logs"
-    job(
-        {
-            "NCCL_PROFILER_PLUGIN": str(library),
-            "NCCL_INSPECTOR_ENABLE": "1",
-            "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "500",
-            "NCCL_INSPECTOR_DUMP_DIR": str(logs),
-        }
-    )
+    logs.mkdir()  # where both ranks try to, one fails and writes nothing
+    settings = {
+        "NCCL_PROFILER_PLUGIN": str(library),
+        "NCCL_INSPECTOR_ENABLE": "1",
+        "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "500",
+        "NCCL_INSPECTOR_DUMP_DIR": str(logs),
+    }
+    # What its thread has not written by the end is lost.
+    job(settings, until=lambda: sum("\n" in file.read_text() for file in logs.rglob("*.log")) == 2)
     files = [file for file in logs.rglob("*") if file.is_file()]
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert lines, files

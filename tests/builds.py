@@ -3,6 +3,7 @@
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,17 @@ from lagom.build.flavour import Request
 
 
 @functools.cache
-def _found(pattern: str, arch: int, stock: bool, extra: tuple[Path, ...]) -> Path | str:
+def _found(pattern: str, **options: Any) -> Path | str:
     """The build's folder, or why there is none."""
     try:
-        request = Request(fetch.pristine(), arch, functions.select(pattern), stock, extra)
+        request = Request(fetch.pristine(), functions=functions.select(pattern), **options)
         built = host.HostBuild(request).find()
     except BuildError as error:
         return str(error)
-    options = (" --stock" if stock else "") + "".join(f" --extra-patch {folder}" for folder in extra)
-    command = f"lagom build --arch {arch}{options} --functions '{pattern}'"
+    words = ["--stock"] if request.stock else []
+    words += [f"--extra-patch {folder}" for folder in request.extra_patches]
+    words += [f"--sanitize {','.join(request.sanitize)}"] if request.sanitize else []
+    command = " ".join(["lagom build --arch", str(request.arch), *words, f"--functions '{pattern}'"])
     return built or f"not built from these sources: {command}"
 
 
@@ -34,9 +37,16 @@ def hopper() -> dict[str, str]:
     return {"HOSTCUDA_MACHINE": "h100x8", "LAGOM_NCCL": str(host_build("|".join(whole), arch=HOPPER_ARCH))}
 
 
-def host_build(pattern: str, *, arch: int = 800, stock: bool = False, extra: tuple[Path, ...] = ()) -> Path:
+def host_build(
+    pattern: str,
+    *,
+    arch: int = 800,
+    stock: bool = False,
+    extra: tuple[Path, ...] = (),
+    sanitize: tuple[str, ...] = (),
+) -> Path:
     """The folder of a build that holds the functions of ``pattern``; skips the test, saying why, if there is none."""
-    found = _found(pattern, arch, stock, extra)
+    found = _found(pattern, arch=arch, stock=stock, extra_patches=extra, sanitize=sanitize)
     if isinstance(found, str):
         pytest.skip(found)
     return found

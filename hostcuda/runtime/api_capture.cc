@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime's stream capture.
+#include <cstring>
+
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
@@ -8,7 +10,7 @@
 namespace hostcuda::rt {
 namespace {
 
-bool is_mode(cudaStreamCaptureMode mode) {
+bool is_mode(int mode) {
   return mode == cudaStreamCaptureModeGlobal || mode == cudaStreamCaptureModeThreadLocal ||
          mode == cudaStreamCaptureModeRelaxed;
 }
@@ -122,9 +124,12 @@ HC_EXPORT cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, c
 }
 
 HC_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  if (mode == nullptr || !is_mode(*mode)) return report(cudaErrorInvalidValue);
+  if (mode == nullptr) return report(cudaErrorInvalidValue);
+  int asked = 0;  // a caller's number may be none of the enum's, which a variable of its type may not hold
+  std::memcpy(&asked, mode, sizeof asked);
+  if (!is_mode(asked)) return report(cudaErrorInvalidValue);
   const auto before = static_cast<cudaStreamCaptureMode>(t_state.capture_mode);
-  t_state.capture_mode = *mode;
+  t_state.capture_mode = asked;
   *mode = before;
   return cudaSuccess;
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from . import cuda, fetch, functions, host, patch, resources
+from . import cuda, fetch, flavour, functions, host, patch, resources
 from .errors import BuildError
 from .flavour import Build, Request
 
@@ -56,6 +56,12 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         help="a folder of further patches (series, *.patch, include/, src/), applied last; never becomes the default",
     )
     parser.add_argument(
+        "--sanitize",
+        metavar="NAMES",
+        help=f"for development: {' and/or '.join(flavour.SANITIZERS)}, with commas; for hostcuda and what the patches"
+        " touch; never becomes the default",
+    )
+    parser.add_argument(
         "--resources",
         action="store_true",
         help="cuda: compile stock NCCL's device code as well; print registers, stack and spills of each function beside it",
@@ -93,6 +99,7 @@ def build(args: argparse.Namespace) -> int:
         functions=functions.select(args.functions) if args.functions else (),
         stock=args.stock,
         extra_patches=tuple(folder.resolve() for folder in args.extra_patch),
+        sanitize=_sanitizers(args.sanitize),
         jobs=args.jobs or 0,
     )
     build = FLAVOURS[args.flavour](request)
@@ -105,6 +112,16 @@ def build(args: argparse.Namespace) -> int:
         print(resources.table(stock.resources(), patched))
     print(done)
     return 0
+
+
+def _sanitizers(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    asked = text.split(",")
+    for name in asked:
+        if name not in flavour.SANITIZERS:
+            raise BuildError(f"--sanitize {text}: {name!r} is none of {', '.join(flavour.SANITIZERS)}")
+    return tuple(name for name in flavour.SANITIZERS if name in asked)
 
 
 def _patch(args: argparse.Namespace) -> int:

@@ -24,6 +24,8 @@ class CudaBuild(Build):
     flavour = "cuda"
 
     def __init__(self, request: Request) -> None:
+        if request.sanitize:
+            raise BuildError("--sanitize: only with --flavour host")
         self.toolkit = toolkit.find()
         known = self.toolkit.architectures()
         for arch in request.archs:

@@ -15,6 +15,7 @@ from typing import ClassVar
 from . import cache, ninjafile, patch, tools, trees
 
 STAGED_TOPS = ("src", "makefiles")
+SANITIZERS = ("address", "undefined")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Request:
     functions: tuple[str, ...] = ()  # names of device functions; empty: the flavour's default
     stock: bool = False  # without the patches
     extra_patches: tuple[Path, ...] = ()  # folders of further patches, see patch.Series
+    sanitize: tuple[str, ...] = ()  # sanitizers of the compiler, of SANITIZERS, for the host side; in their order
     jobs: int = 0  # 0: one a core
     more_archs: tuple[int, ...] = ()  # further GPU generations in the same library
 
@@ -56,8 +58,10 @@ class Build(ABC):
         self.cxx = tools.compiler()
         self.chosen = request.functions or self.default_functions()
         self.stage_key = self._stage_key()
+        # Sanitizers change neither the tree nor most objects, so both kinds of build share a work folder.
+        self.variant = "".join(f"-{name}" for name in request.sanitize)
         archs = ",".join(map(str, request.archs))
-        self.base_key = hashlib.sha256(f"{self.stage_key}\n{archs}".encode()).hexdigest()
+        self.base_key = hashlib.sha256(f"{self.stage_key}\n{archs}{self.variant}".encode()).hexdigest()
         chosen = "\n".join([archs, *self.chosen])
         self.functions_key = hashlib.sha256(chosen.encode()).hexdigest()[:8]
         self.key = hashlib.sha256(f"{self.base_key}\n{chosen}".encode()).hexdigest()[:16]
@@ -68,7 +72,7 @@ class Build(ABC):
         return self.flavour
 
     def _stage_key(self) -> str:
-        """Everything that decides the result, but the GPU and the choice of device functions."""
+        """Everything that decides the result, but the GPU, the choice of device functions and sanitizers."""
         parts = [
             self.flavour,
             trees.digest(self.request.source),
@@ -101,7 +105,7 @@ class Build(ABC):
             with cache.lock(self.work):
                 self._stage()
                 generated = self.generate()
-                file = f"build-{self.functions_key}.ninja"
+                file = f"build-{self.functions_key}{self.variant}.ninja"
                 self.describe(generated).write(self.work / file)
                 ninjafile.run(self.work, file, targets, self.request.job_count)
                 if tuple(targets) != ("all",):
@@ -109,7 +113,7 @@ class Build(ABC):
                 self._publish()
                 done = self.finished
         self.refresh(done)
-        if make_current and self.request.series == patch.OWN:
+        if make_current and self.request.series == patch.OWN and not self.request.sanitize:
             cache.point(cache.current(self.flavour), done)
         return done
 
@@ -131,6 +135,7 @@ class Build(ABC):
                 "archs": list(self.request.archs),
                 "patched": not self.request.stock,
                 "extra_patches": [folder.name for folder in self.request.extra_patches],
+                "sanitize": list(self.request.sanitize),
                 "key": self.key,
                 "base_key": self.base_key,
                 "compiler": tools.compiler_id(self.cxx),
@@ -157,20 +162,29 @@ class Build(ABC):
         return ninja.edge(f"objects/{output}", "compile", [source], flags=shlex.join([*flags, *more]))
 
     def host_objects(self, ninja: ninjafile.NinjaFile, sources: Sequence[str], flags: Sequence[str]) -> list[str]:
-        """NCCL's host code. `sources`: below the staged src/."""
+        """NCCL's host code. `sources`: below the staged src/. Those that the patches touch or add are instrumented."""
         objects = []
+        instrumented = self.request.series.concerned() if self.request.sanitize else set()
         for name in sources:
             own = [*(["-x", "c", "-std=gnu11"] if name.endswith(".c") else ["-std=c++17"]), *flags]
             folder = "host"
+            if f"src/{name}" in instrumented:
+                folder, own = f"host{self.variant}", [*own, *self.sanitizing()]
             if "LAGOM_BUILD_DIGEST" in (self.work / "tree" / "src" / name).read_text():
                 # Differs with the GPU and the choice of functions.
-                folder, own = f"host-{self.functions_key}", [*own, f'-DLAGOM_BUILD_DIGEST="{self.key}"']
+                folder, own = f"{folder}-{self.functions_key}", [*own, f'-DLAGOM_BUILD_DIGEST="{self.key}"']
             objects.append(self.compile(ninja, f"{folder}/{name}.o", f"tree/src/{name}", own))
         return objects
 
     @classmethod  # noqa: B027 (most flavours take any machine)
     def require_machine(cls) -> None:
         """BuildError where this flavour cannot run on the machine, before anything is fetched."""
+
+    def sanitizing(self) -> list[str]:
+        """Options for the compiler and for linking."""
+        if not self.request.sanitize:
+            return []
+        return [f"-fsanitize={','.join(self.request.sanitize)}", "-fno-omit-frame-pointer", "-g1", "-O1"]
 
     def refresh(self, folder: Path) -> None:  # noqa: B027 (most flavours need nothing)
         """Mend what a finished build, maybe of another checkout, says about places outside of it."""

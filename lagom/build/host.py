@@ -3,6 +3,7 @@
 
 import json
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -79,17 +80,24 @@ class HostBuild(Build):
 
     # Compiling and linking.
 
+    @property
+    def _out(self) -> str:
+        return f"out{self.variant}"
+
+    @property
+    def _out_nccl(self) -> str:
+        return f"out-{self.functions_key}{self.variant}"
+
     def describe(self, generated: str) -> ninjafile.NinjaFile:
         ninja = self.ninja()
         device = self._device_objects(ninja, generated)
         host = self._host_objects(ninja, generated)
-        out = f"out-{self.functions_key}"
         cudart = self._hostcuda(ninja)
         library = ninja.edge(
-            f"{out}/libnccl.so.2", "link", [*host, *device],
+            f"{self._out_nccl}/libnccl.so.2", "link", [*host, *device],
             implicit=[cudart, "tree/src/libnccl.map"],
             flags=f"-Wl,-soname,libnccl.so.2 -Wl,--version-script=tree/src/libnccl.map -Wl,--no-undefined "
-            f"{cudart} -lpthread -lrt -ldl {_RPATH}",
+            f"{cudart} -lpthread -lrt -ldl {_RPATH} {shlex.join(self.sanitizing())}",
         )  # fmt: skip
         ninja.alias("host-objects", host)
         ninja.alias("device-objects", device)
@@ -137,7 +145,7 @@ class HostBuild(Build):
         """hostcuda is one library; returns its path."""
         flags = [
             "-std=gnu++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
-            "-Ihostcuda", "-Ihostcuda/include", *CUDA_INCLUDE, *self.flags["hostcuda"],
+            "-Ihostcuda", "-Ihostcuda/include", *CUDA_INCLUDE, *self.flags["hostcuda"], *self.sanitizing(),
         ]  # fmt: skip
         sources = [
             name
@@ -146,13 +154,15 @@ class HostBuild(Build):
         ]
         if not sources:
             raise BuildError("hostcuda/ holds no sources")
-        objects = [self.compile(ninja, f"hostcuda/{name}.o", f"hostcuda/{name}", flags) for name in sources]
+        objects = [
+            self.compile(ninja, f"hostcuda{self.variant}/{name}.o", f"hostcuda/{name}", flags) for name in sources
+        ]
         exports = "hostcuda/libcudart.map"
         has_map = (self.work / exports).is_file()
         return ninja.edge(
-            "out/libcudart.so.13", "link", objects, implicit=[exports] if has_map else [],
+            f"{self._out}/libcudart.so.13", "link", objects, implicit=[exports] if has_map else [],
             flags=f"-Wl,-soname,libcudart.so.13 {f'-Wl,--version-script={exports} ' if has_map else ''}"
-            f"-Wl,--no-undefined -lpthread -ldl -lrt {_RPATH}",
+            f"-Wl,--no-undefined -lpthread -ldl -lrt {_RPATH} {shlex.join(self.sanitizing())}",
         )  # fmt: skip
 
     def _doors(self, ninja: ninjafile.NinjaFile, cudart: str) -> list[str]:
@@ -161,7 +171,7 @@ class HostBuild(Build):
         door = self.compile(ninja, "door.o", "door.cc", ["-fPIC"])
         return [
             ninja.edge(
-                f"out/{name}", "link", [door], implicit=[cudart],
+                f"{self._out}/{name}", "link", [door], implicit=[cudart],
                 flags=f"-Wl,-soname,{name} -Wl,--no-as-needed {cudart} {_RPATH}",
             )
             for name in ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -171,8 +181,8 @@ class HostBuild(Build):
 
     def publish(self, folder: Path) -> None:
         for path in (
-            self.work / f"out-{self.functions_key}" / "libnccl.so.2",
-            *(self.work / "out" / n for n in ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1")),
+            self.work / self._out_nccl / "libnccl.so.2",
+            *(self.work / self._out / n for n in ("libcudart.so.13", "libcuda.so.1", "libnvidia-ml.so.1")),
             self.work / "tree" / "include" / "nccl.h",
             self.work / "tree" / "src" / "include" / "nccl_knobs.h",
             self.work / "tree" / "src" / "include" / "nccl_plan.h",

@@ -59,6 +59,10 @@ class Series:
                     found.update({f"{place}/{name}": top / name for name in trees.files(top)})
         return found
 
+    def concerned(self) -> set[str]:
+        """Paths in NCCL's tree that patching changes or adds."""
+        return {name for patch in self.patches() for name in _touched(patch)} | set(self.added_files())
+
     def digest(self) -> str:
         """Identifies what patching does: the patches in order, and the new files."""
         parts = [trees.digest(path.parent, [path.name]) for path in self.patches()]

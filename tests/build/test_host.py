@@ -133,8 +133,10 @@ def test_the_key_follows_what_decides_the_result(
         key(functions=("AllGather RING LL",)),
         key(extra_patches=(DUMP,)),
         key(stock=True, extra_patches=(DUMP,)),
+        key(sanitize=("address",)),
+        key(sanitize=("address", "undefined")),
     }
-    assert len(keys) == 6
+    assert len(keys) == 8
     assert key() == key(jobs=7)
     shutil.copytree(rooms.room("hostcuda"), tmp_path / "hostcuda")
     first = next((tmp_path / "hostcuda" / "runtime").glob("*.cc"))
@@ -147,6 +149,17 @@ def test_the_key_follows_what_decides_the_result(
 def test_an_architecture_that_is_not_modelled(source: Path) -> None:
     with pytest.raises(BuildError, match="arch 750: hostcuda models 800, 900, 1000"):
         host.HostBuild(flavour.Request(source, arch=750))
+
+
+def test_a_sanitized_build_is_taken_only_by_who_asks_for_it(own_cache: Path, source: Path) -> None:
+    plain = host.HostBuild(flavour.Request(source, functions=ONE))
+    checked = host.HostBuild(flavour.Request(source, functions=ONE, sanitize=("address",)))
+    assert plain.work == checked.work
+    folder = finished(own_cache, checked, checked.key, ONE)
+    assert plain.find() is None
+    assert checked.find() == folder
+    assert checked.run() == folder
+    assert not cache.current("host").exists()
 
 
 def test_headers_beside_the_library(own_cache: Path, source: Path) -> None:
@@ -176,6 +189,9 @@ def test_another_processor(source: Path, monkeypatch: pytest.MonkeyPatch, capsys
         (["--functions", "AllGather TREE LL"], "matches no function"),
         (["--arch", "700"], "arch 700: hostcuda models 800, 900, 1000"),
         (["--resources"], "--resources: only with --flavour cuda"),
+        (["--sanitize", "thread"], "--sanitize thread: 'thread' is none of address, undefined"),
+        (["--sanitize", "address,"], "--sanitize address,: '' is none of address, undefined"),
+        (["--sanitize", "address", "--flavour", "cuda"], "--sanitize: only with --flavour host"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
         (["--jobs", "-3"], "--jobs -3: must be 1 or more"),
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),

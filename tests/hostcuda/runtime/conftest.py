@@ -62,21 +62,24 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def compile_program(source: Path, libraries: Path, target: Path) -> Path:
+    """A program on ``libraries``; a compile error fails the test with the compiler's words."""
+    # A runpath, so that LD_LIBRARY_PATH can put another library first.
+    path = ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{libraries}"]
+    needs = [str(libraries / "libcudart.so.13"), *path, "-lpthread", "-ldl"]
+    command = [*gxx(), "-std=gnu++20", *flags(), "-c", str(source), "-o", f"{target}.o"]
+    subprocess.run(command, check=True)
+    subprocess.run(["g++", f"{target}.o", "-o", str(target), *needs], check=True)
+    return target
+
+
 @pytest.fixture(scope="session")
 def program(libraries: Path) -> Callable[[str], Path]:
-    """The program built from programs/NAME.cc; a compile error fails the test with the compiler's words."""
+    """The program built from programs/NAME.cc."""
 
     def built(name: str) -> Path:
         target = libraries / name
-        if not target.exists():
-            source = HERE / "programs" / f"{name}.cc"
-            # A runpath, so that LD_LIBRARY_PATH can put another library first.
-            path = ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{libraries}"]
-            needs = [str(libraries / "libcudart.so.13"), *path, "-lpthread", "-ldl"]
-            command = [*gxx(), "-std=gnu++20", *flags(), "-c", str(source), "-o", f"{target}.o"]
-            subprocess.run(command, check=True)
-            subprocess.run(["g++", f"{target}.o", "-o", str(target), *needs], check=True)
-        return target
+        return target if target.exists() else compile_program(HERE / "programs" / f"{name}.cc", libraries, target)
 
     return built
 

@@ -97,17 +97,30 @@ class Pattern:
 
     def wrong(self, got: Array, expected: Array) -> int:
         """How many elements are not what they must be."""
+        return int(np.count_nonzero(self._differ(got, expected)))
+
+    def fault(self, got: Array, expected: Array) -> str | None:
+        """What is wrong, with the bits of the first wrong element, or None."""
+        differ = self._differ(got, expected)
+        if not differ.any():
+            return None
+        at, unsigned = int(np.argmax(differ)), f"u{self.dtype.itemsize}"
+        found, wanted = (int(array[at : at + 1].view(unsigned)[0]) for array in (got, expected))
+        return f"{np.count_nonzero(differ)} of {got.size} elements wrong, number {at} has {found:#x}, not {wanted:#x}"
+
+    def _differ(self, got: Array, expected: Array) -> Array:
         if self.op is None:
             unsigned = f"u{self.dtype.itemsize}"
-            return int(np.count_nonzero(got.view(unsigned) != expected.view(unsigned)))
+            got, expected = got.view(unsigned), expected.view(unsigned)
         if self.tolerance_ulp == 0:
             # By value: whether a sum of opposite values is 0.0 or -0.0 depends on the order. A NaN counts as wrong.
-            return int(np.count_nonzero(got != expected))
+            return np.not_equal(got, expected)
         exact = expected.astype(np.float64)
         _, exponent = np.frexp(exact)
         ulp = np.ldexp(1.0, exponent - _SIGNIFICANT_BITS[self.dtype.name])
         distance = np.abs(got.astype(np.float64) - exact)
-        return int(got.size - np.count_nonzero(distance <= self.tolerance_ulp * ulp))
+        close: Array = distance <= self.tolerance_ulp * ulp
+        return ~close  # so that a NaN is wrong
 
     def _bits(self, index: Array, rank: int) -> Array:
         """Any bit pattern at all, as integers of the element's size seen as the element type."""

@@ -183,10 +183,7 @@ class Job:
         if expected is None:
             return None
         got = self.slots[1].seen(self.recv)
-        wrong = self.pattern.wrong(got, expected)
-        if wrong:
-            return f"{wrong} of {expected.size} elements wrong"
-        return self._falsified(got, expected)
+        return self.pattern.fault(got, expected) or self._falsified(got, expected)
 
     def _falsified(self, got: Array, expected: Array) -> str | None:
         """The same comparison with one element changed must see it."""

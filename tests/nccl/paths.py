@@ -158,8 +158,8 @@ class Runner:
         if case.size == 0 and not possible(self.path, case.dtype, case.op):
             return None
         expected = collective.expected(pattern, comm.rank, counts, root)
-        if expected is not None and (wrong := pattern.wrong(recv.to_host(stream), expected)):
-            return f"{wrong} of {expected.size} elements wrong"
+        if expected is not None and (fault := pattern.fault(recv.to_host(stream), expected)):
+            return fault
         if sent is not None and not case.in_place and send.to_host(stream).tobytes() != sent.tobytes():
             return "the sent data changed"
         if any(room.touched(stream) for room in self.rooms):

@@ -71,8 +71,8 @@ class Collective:
             assert expected is not None
             if self._again.touched():
                 again = "memory beside the second result was written to"
-            elif wrong := self._job.pattern.wrong(self._again.seen(self._again.buffer), expected):
-                again = f"{wrong} elements of the second result wrong"
+            elif fault := self._job.pattern.fault(self._again.seen(self._again.buffer), expected):
+                again = f"the second result: {fault}"
         return self._job.problem(self._comm.rank) or again
 
 
@@ -110,9 +110,10 @@ class Exchange:
     def problem(self) -> str | None:
         for send, _, recv, sender, start in self._parts:
             expected = self._pattern.data(sender, recv.buffer.count, start)
-            wrong = self._pattern.wrong(recv.seen(recv.buffer), expected)
-            if wrong or send.touched() or recv.touched():
-                return f"{wrong} of {expected.size} elements from {sender} wrong, or memory beside was written to"
+            if fault := self._pattern.fault(recv.seen(recv.buffer), expected):
+                return f"from {sender}: {fault}"
+            if send.touched() or recv.touched():
+                return "memory beside the buffers was written to"
         return None
 
 
@@ -136,8 +137,10 @@ class Filled:
         self._comm.broadcast(self._send.buffer, self._recv.buffer, self._root, self._stream)
 
     def problem(self) -> str | None:
-        wrong = int(np.count_nonzero(self._recv.seen(self._recv.buffer) != self._byte))
-        return f"{wrong} bytes wrong" if wrong or self._recv.touched() else None
+        seen = self._recv.seen(self._recv.buffer)
+        if (seen != self._byte).any():
+            return f"{np.count_nonzero(seen != self._byte)} bytes wrong, there is {np.unique(seen)[:4]}"
+        return "memory beside the buffer was written to" if self._recv.touched() else None
 
 
 def draw(

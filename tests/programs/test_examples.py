@@ -94,7 +94,7 @@ def test_01_a_device_a_thread(example: Program, count: int) -> None:
 def test_01_a_device_a_process(example: Program) -> None:
     done = mpirun(3, [str(example("01_communicators/03_one_device_per_process_mpi", mpi=True))])
     assert done.returncode == 0, done.stdout + done.stderr
-    told = re.findall(r"MPI rank (\d+) → NCCL rank (\d+)/(\d+) on GPU device (\d+)$", done.stdout, re.MULTILINE)
+    told = re.findall(r"MPI rank (\d+) → NCCL rank (\d+)/(\d+) on GPU device (\d+)", done.stdout, re.MULTILINE)
     assert sorted(tuple(map(int, numbers)) for numbers in told) == [(i, i, 3, i) for i in range(3)]
 
 
@@ -151,6 +151,11 @@ ALLREDUCES = {
 }
 
 
+def verified(output: str, expected: float) -> bool:
+    """Whether the example found its sum right. Other ranks' lines may stand between its two."""
+    return f"Verification - Expected: {expected}, Got: {expected}\n" in output and "Results verified correctly" in output
+
+
 @pytest.mark.parametrize("name", ALLREDUCES)
 def test_04_and_05_with_threads(example: Program, watch: Path, tmp_path: Path, name: str) -> None:
     more = {"LD_PRELOAD": str(watch), "WATCH_FILE": str(tmp_path / "seen"), "NTHREADS": "3"}
@@ -158,7 +163,7 @@ def test_04_and_05_with_threads(example: Program, watch: Path, tmp_path: Path, n
     if missing := re.search(r"kernel ncclSymk\w+ is not in this build", done.stderr):
         pytest.skip(f"{missing[0]}: NCCL takes symmetric kernels for this one")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Verification - Expected: 3.0, Got: 3.0\nResults verified correctly" in done.stdout
+    assert verified(done.stdout, 3.0)
     assert len(re.findall(rf"Rank \d {ALLREDUCES[name]}", done.stdout)) == 3
     check_sum_of_ranks(tmp_path / "seen", 3)
 
@@ -172,7 +177,7 @@ def test_04_and_05_with_mpi(example: Program, watch: Path, tmp_path: Path, name:
     if missing := re.search(r"kernel ncclSymk\w+ is not in this build", done.stderr):
         pytest.skip(f"{missing[0]}: NCCL takes symmetric kernels for this one")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Verification - Expected: 1.0, Got: 1.0\nResults verified correctly" in done.stdout
+    assert verified(done.stdout, 1.0)
     check_sum_of_ranks(tmp_path / "seen", 2)
 
 

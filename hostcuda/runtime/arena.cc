@@ -37,6 +37,15 @@ void reserve(std::uint64_t address) {
                            (got == MAP_FAILED ? std::strerror(error) : "something else is mapped there"));
 }
 
+// A lock, by the page's number, of an open file and not of a process: that one would be lost with any close().
+int lock_pages(int fd, int command, struct flock* lock, std::uint64_t first, std::uint64_t pages) {
+  lock->l_whence = SEEK_SET;
+  lock->l_start = static_cast<off_t>(first);
+  lock->l_len = static_cast<off_t>(pages);
+  lock->l_pid = 0;
+  return ::fcntl(fd, command, lock);
+}
+
 std::mutex g_peers_lock;
 std::map<std::uint64_t, std::weak_ptr<Arena>>& peers() {
   static auto* map = new std::map<std::uint64_t, std::weak_ptr<Arena>>;  // by inode
@@ -73,7 +82,8 @@ std::shared_ptr<Arena> Arena::from_fd(int fd) {
   std::lock_guard<std::mutex> guard(g_peers_lock);
   std::weak_ptr<Arena>& known = peers()[info.st_ino];
   if (auto arena = known.lock()) return arena;
-  const int kept = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  // Opened anew, because locks belong to an open file, and the sender may have given this one to others.
+  const int kept = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
   if (kept < 0) return nullptr;
   std::shared_ptr<Arena> arena(new Arena(kept, info.st_ino, false));
   known = arena;
@@ -123,6 +133,38 @@ bool Arena::read_record(std::uint64_t offset, PageRecord* record) const {
 void Arena::write_record(std::uint64_t offset, const PageRecord& record) const {
   const auto at = static_cast<off_t>(kRecordsAt + (offset >> kPageShift) * kRecordBytes);
   if (::pwrite(fd_, &record, sizeof record, at) != sizeof record) throw std::runtime_error("memory file: write failed");
+}
+
+bool Arena::is_held(std::uint64_t offset, std::uint64_t bytes) const {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  const std::uint64_t pages = (bytes + kPageBytes - 1) >> kPageShift;
+  return lock_pages(fd_, F_OFD_GETLK, &lock, offset >> kPageShift, pages) == 0 && lock.l_type != F_UNLCK;
+}
+
+Hold::Hold(std::shared_ptr<Arena> arena, std::uint64_t offset, std::uint64_t bytes)
+    : arena_(std::move(arena)),
+      first_(offset >> kPageShift),
+      pages_(((offset + bytes - 1) >> kPageShift) - (offset >> kPageShift) + 1) {
+  std::lock_guard<std::mutex> guard(arena_->holds_lock_);
+  struct flock lock = {};
+  lock.l_type = F_RDLCK;
+  if (lock_pages(arena_->fd_, F_OFD_SETLK, &lock, first_, pages_) != 0) {
+    throw std::runtime_error(std::string("cannot lock a peer's memory file: ") + std::strerror(errno));
+  }
+  for (std::uint64_t page = first_; page < first_ + pages_; ++page) ++arena_->holds_[page];
+}
+
+Hold::~Hold() {
+  std::lock_guard<std::mutex> guard(arena_->holds_lock_);
+  for (std::uint64_t page = first_; page < first_ + pages_; ++page) {
+    const auto held = arena_->holds_.find(page);
+    if (--held->second != 0) continue;
+    arena_->holds_.erase(held);
+    struct flock lock = {};
+    lock.l_type = F_UNLCK;
+    lock_pages(arena_->fd_, F_OFD_SETLK, &lock, page, 1);
+  }
 }
 
 void unmap(std::uint64_t address, std::uint64_t bytes) {

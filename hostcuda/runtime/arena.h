@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -50,11 +52,32 @@ class Arena {
   bool read_record(std::uint64_t offset, PageRecord* record) const;
   void write_record(std::uint64_t offset, const PageRecord& record) const;
 
+  // Whether another process holds a page of the range, see Hold.
+  bool is_held(std::uint64_t offset, std::uint64_t bytes) const;
+
  private:
+  friend class Hold;
   Arena(int fd, std::uint64_t inode, bool own) : fd_(fd), inode_(inode), own_(own) {}
   int fd_;
   std::uint64_t inode_;
   bool own_;
+  std::mutex holds_lock_;
+  std::map<std::uint64_t, unsigned> holds_;  // by page: how many of our holds lie on it
+};
+
+// Keeps a range of a peer's file from being used for something else once the peer has freed it, as CUDA keeps memory
+// that another process has opened: what we write late, such as the last credits of a connection, must hit nobody. The
+// kernel knows of it by a lock on the file, which a process that is killed loses too.
+class Hold {
+ public:
+  // Throws std::runtime_error where the file cannot be locked.
+  Hold(std::shared_ptr<Arena> arena, std::uint64_t offset, std::uint64_t bytes);
+  ~Hold();
+  Hold(const Hold&) = delete;
+
+ private:
+  const std::shared_ptr<Arena> arena_;
+  const std::uint64_t first_, pages_;
 };
 
 // Makes the address range inaccessible again.

@@ -240,6 +240,7 @@ Multicast::Member* Multicast::member(unsigned number) {
   } else {
     made.arena = Arena::from_process(binding.pid, binding.fd, binding.inode);
     if (!made.arena) return nullptr;
+    made.hold = std::make_unique<Hold>(made.arena, binding.offset, binding.bytes);
     made.address = take_addresses(binding.bytes, 0);
     if (made.address == 0) return nullptr;
     made.taken = true;

@@ -54,6 +54,7 @@ class Multicast {
  private:
   struct Member {  // memory of one binding as this process sees it
     std::shared_ptr<Arena> arena;
+    std::unique_ptr<Hold> hold;
     std::uint64_t address = 0, bytes = 0;
     bool taken = false;  // the address is one of ours to give back
   };

@@ -6,22 +6,53 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 #include "runtime/machine.h"
 
 namespace hostcuda::rt {
 namespace {
 
+struct Freed {
+  std::uint64_t offset, bytes;
+  int device;
+};
+
 struct Pages {
   std::mutex lock;  // innermost
   PageAllocator of_file{0, kWindowPages / 2};
   PageAllocator mapped{kWindowPages / 2, kWindowPages / 2};
   std::array<std::uint64_t, 256> used_bytes{};  // by owner
+  std::vector<Freed> held;                      // freed by us, but a peer has it open: still used
 };
 
 Pages& all_pages() {
   static Pages* pages = new Pages;  // never freed: other libraries free device memory while the process ends
   return *pages;
+}
+
+void give_back(const Freed& freed) {
+  const std::uint64_t pages = whole_pages(freed.bytes);
+  Arena::own().discard(freed.offset, pages * kPageBytes);
+  Arena::own().write_record(freed.offset, PageRecord{});
+  std::lock_guard<std::mutex> guard(all_pages().lock);
+  all_pages().of_file.give(freed.offset >> kPageShift, pages);
+  all_pages().used_bytes[owner_of(freed.device)] -= pages * kPageBytes;
+}
+
+// Gives back what peers have let go of. They cannot tell us, so every question about memory asks.
+void look_after_held() {
+  std::vector<Freed> ready;
+  {
+    std::lock_guard<std::mutex> guard(all_pages().lock);
+    std::vector<Freed>& held = all_pages().held;
+    const auto still = std::partition(held.begin(), held.end(), [](const Freed& freed) {
+      return Arena::own().is_held(freed.offset, freed.bytes);
+    });
+    ready.assign(still, held.end());
+    held.erase(still, held.end());
+  }
+  for (const Freed& freed : ready) give_back(freed);
 }
 
 }  // namespace
@@ -33,6 +64,7 @@ void set_owner(std::uint64_t address, std::uint64_t bytes, std::uint8_t owner) {
 }
 
 std::uint64_t take_file_pages(int device, std::uint64_t bytes) {
+  look_after_held();
   Arena& arena = Arena::own();
   const std::uint8_t owner = owner_of(device);
   const std::uint64_t pages = whole_pages(bytes);
@@ -53,12 +85,10 @@ std::uint64_t take_file_pages(int device, std::uint64_t bytes) {
 }
 
 void give_file_pages(std::uint64_t offset, std::uint64_t bytes, int device) {
-  const std::uint64_t pages = whole_pages(bytes);
-  Arena::own().discard(offset, pages * kPageBytes);
-  Arena::own().write_record(offset, PageRecord{});
+  const Freed freed{offset, bytes, device};
+  if (!Arena::own().is_held(offset, bytes)) return give_back(freed);
   std::lock_guard<std::mutex> guard(all_pages().lock);
-  all_pages().of_file.give(offset >> kPageShift, pages);
-  all_pages().used_bytes[owner_of(device)] -= pages * kPageBytes;
+  all_pages().held.push_back(freed);
 }
 
 bool describe(const Arena& arena, std::uint64_t offset, PageRecord* record, int* device) {
@@ -84,6 +114,7 @@ void give_addresses(std::uint64_t address, std::uint64_t bytes) {
 }
 
 void device_memory(int device, std::uint64_t* free_bytes, std::uint64_t* total_bytes) {
+  look_after_held();
   std::lock_guard<std::mutex> guard(all_pages().lock);
   *total_bytes = machine()->gpu.memory_bytes;
   *free_bytes = *total_bytes - all_pages().used_bytes[owner_of(device)];

@@ -22,6 +22,7 @@ void set_owner(std::uint64_t address, std::uint64_t bytes, std::uint8_t owner);
 
 // Pages of our own file for `device`, with their record; ~0 where its memory or the window is used up.
 std::uint64_t take_file_pages(int device, std::uint64_t bytes);
+// A peer that has the memory open keeps it: its pages are used for nothing else before the peer has closed it or ended.
 void give_file_pages(std::uint64_t offset, std::uint64_t bytes, int device);
 
 // The device (or kHostMemory) by our own numbers of what a peer's file holds at `offset`; false where there is nothing.

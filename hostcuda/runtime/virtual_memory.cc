@@ -32,7 +32,11 @@ bool may_map(const MemoryHandle& what, std::uint64_t offset, std::uint64_t bytes
 }  // namespace
 
 Physical::Physical(std::shared_ptr<Arena> arena, std::uint64_t offset, std::uint64_t bytes, int device)
-    : arena(std::move(arena)), offset(offset), bytes(bytes), device(device) {}
+    : arena(std::move(arena)),
+      offset(offset),
+      bytes(bytes),
+      device(device),
+      hold_(this->arena->is_own() ? nullptr : std::make_unique<Hold>(this->arena, offset, bytes)) {}
 
 Physical::~Physical() {
   if (arena->is_own()) give_file_pages(offset, bytes, device);

@@ -27,6 +27,9 @@ struct Physical {
   const int device;
   CUmemAllocationProp properties{};
   int bound = 0;  // to how many places of multicast objects, by this process
+
+ private:
+  const std::unique_ptr<Hold> hold_;  // of a peer's memory
 };
 
 cudaError_t reserve_addresses(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t* address);

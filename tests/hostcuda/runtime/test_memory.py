@@ -10,6 +10,8 @@ CASES = [
     "ipc_shows_data_and_shadow",
     "ipc_of_an_ended_process",
     "shared_descriptor",
+    "freed_memory_that_a_peer_has_open",
+    "freed_handle_that_a_peer_has_open",
     "mapping_rules",
     "pointers",
     "wrong_addresses",

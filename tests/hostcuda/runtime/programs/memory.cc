@@ -155,6 +155,102 @@ CASE(shared_descriptor) {
   peer.finish();
 }
 
+size_t free_bytes() {
+  size_t free, total;
+  OK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+// What a peer has open is not given to anybody else when its owner frees it: the peer may still write. It is free once
+// the peer has closed it, or was killed.
+CASE(freed_memory_that_a_peer_has_open) {
+  const auto child = [](int socket) {
+    const auto handle = get<cudaIpcMemHandle_t>(socket);
+    void* opened;
+    OK(cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess));
+    put(socket, 1);
+    get<int>(socket);
+    auto* bytes = static_cast<char*>(opened);
+    CHECK(bytes[1] == 77);
+    bytes[0] = 66;
+    put(socket, 2);
+    get<int>(socket);
+    OK(cudaIpcCloseMemHandle(opened));
+    put(socket, 3);
+  };
+  Peer closing(child), killed(child);
+  for (Peer* peer : {&closing, &killed}) {
+    const size_t before = free_bytes();
+    auto* first = device_array<char>(kBytes);
+    const size_t with = free_bytes();
+    first[1] = 77;
+    cudaIpcMemHandle_t handle;
+    OK(cudaIpcGetMemHandle(&handle, first));
+    put(peer->socket, handle);
+    get<int>(peer->socket);
+    OK(cudaFree(first));
+    CHECK(free_bytes() == with);
+    auto* second = device_array<char>(kBytes);
+    CHECK(second != first);
+    put(peer->socket, 1);
+    CHECK(get<int>(peer->socket) == 2);
+    CHECK(second[0] == 0);
+    if (peer == &killed) {
+      peer->kill();
+    } else {
+      put(peer->socket, 1);
+      CHECK(get<int>(peer->socket) == 3);
+      peer->finish();
+    }
+    OK(cudaFree(second));
+    CHECK(free_bytes() == before);
+    auto* third = device_array<char>(kBytes);
+    CHECK(third == first && third[0] == 0 && third[1] == 0);
+    OK(cudaFree(third));
+  }
+}
+
+// The same for the driver's handles, where two peers have it, from one descriptor, and one lets go.
+CASE(freed_handle_that_a_peer_has_open) {
+  const auto child = [](int socket) {
+    const int fd = get_fd(socket);
+    CUmemGenericAllocationHandle handle;
+    OK(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<uintptr_t>(fd)),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    char* bytes = map(handle, kTwoPages);
+    OK(cuMemRelease(handle));
+    put(socket, 1);
+    get<int>(socket);
+    bytes[kTwoPages - 1] = 66;
+    const auto address = reinterpret_cast<CUdeviceptr>(bytes);
+    OK(cuMemUnmap(address, kTwoPages));
+    OK(cuMemAddressFree(address, kTwoPages));
+    put(socket, 2);
+  };
+  Peer one(child), other(child);
+  const CUmemAllocationProp wanted = properties(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+  CUmemGenericAllocationHandle handle;
+  OK(cuMemCreate(&handle, kTwoPages, &wanted, 0));
+  int fd;
+  OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  for (const Peer* peer : {&one, &other}) {
+    put_fd(peer->socket, fd);
+    get<int>(peer->socket);
+  }
+  close(fd);
+  OK(cuMemRelease(handle));
+  put(one.socket, 1);
+  CHECK(get<int>(one.socket) == 2);
+  OK(cuMemCreate(&handle, kTwoPages, &wanted, 0));
+  char* bytes = map(handle, kTwoPages);
+  put(other.socket, 1);
+  CHECK(get<int>(other.socket) == 2);
+  CHECK(bytes[kTwoPages - 1] == 0);
+  one.finish();
+  other.finish();
+}
+
 CASE(mapping_rules) {
   const auto wanted = properties(CU_MEM_LOCATION_TYPE_DEVICE, 0);
   CUmemGenericAllocationHandle handle;

@@ -2,6 +2,7 @@
 // For test programs of several processes that share memory through the driver's API.
 #pragma once
 
+#include <csignal>
 #include <cuda.h>
 #include <dirent.h>
 #include <sys/socket.h>
@@ -31,6 +32,10 @@ struct Peer {
     int status;
     CHECK(waitpid(pid, &status, 0) == pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  void kill() {
+    CHECK(::kill(pid, SIGKILL) == 0);
+    CHECK(waitpid(pid, nullptr, 0) == pid);
   }
 };
 

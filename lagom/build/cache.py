@@ -99,5 +99,6 @@ def point(link: Path, target: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     spare = link.with_name(f".{link.name}.{os.getpid()}")
     spare.unlink(missing_ok=True)
-    spare.symlink_to(os.path.relpath(target, link.parent))
+    # Both resolved: "..", from below a folder that is itself a link, leads out of where that link leads.
+    spare.symlink_to(os.path.relpath(target.resolve(), link.parent.resolve()))
     spare.replace(link)

@@ -112,6 +112,15 @@ def test_a_build_that_holds_more_is_taken(own_cache: Path, source: Path) -> None
     assert build.find() == exact
 
 
+def test_links_hold_in_a_cache_that_is_a_link_itself(tmp_path: Path) -> None:
+    place, target = tmp_path / "far" / "away" / "cache", tmp_path / "headers"
+    place.mkdir(parents=True)
+    target.mkdir()
+    (tmp_path / "cache").symlink_to(place)
+    cache.point(tmp_path / "cache" / "build" / "include", target)
+    assert (tmp_path / "cache" / "build" / "include").resolve() == target.resolve()
+
+
 @pytest.mark.parametrize("more", [{"stock": True}, {"extra_patches": (DUMP,)}], ids=["stock", "extra"])
 def test_a_build_to_compare_with_is_not_the_default(own_cache: Path, source: Path, more: dict[str, Any]) -> None:
     build = host.HostBuild(flavour.Request(source, functions=ONE, **more))

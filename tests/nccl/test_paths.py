@@ -142,6 +142,13 @@ def test_plain_memory_after_registered_memory() -> None:
     assert done.returncode == 0 and done.stdout.count("wrong: 0 0 0 0 0 0") == 3, done.stdout + done.stderr
 
 
+def test_nvls_while_the_default_stream_is_busy() -> None:
+    """NCCL's zeros came late, over the peers' data and counts of steps (patch 0014)."""
+    words = ["mpirun", "-n", "2", sys.executable, "-P", str(Path(__file__).with_name("nvls_busy.py"))]
+    done = run(words, {**hopper(), "NCCL_ALGO": "NVLS"}, 60)
+    assert done.returncode == 0 and done.stdout.count("wrong: 0 elements") == 2, done.stdout + done.stderr
+
+
 def test_nvls_with_memory_that_cannot_be_bound(capsys: pytest.CaptureFixture[str], tmp_path: Path, seed: int) -> None:
     """Registered memory of cudaMalloc: NCCL copies through its own buffers, as without registering."""
     environment = {**hopper(), "NCCL_ALGO": "NVLS"}

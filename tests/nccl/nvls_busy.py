@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVLink SHARP gets its buffers while rank 0's default stream is busy; its first collective, on another, is busy longer.
+"""NVLink SHARP gets its buffers while rank 0's default stream is busy; its first call, on another, is busy longer.
 
     NCCL_ALGO=NVLS mpirun -n 2 python nvls_busy.py
 

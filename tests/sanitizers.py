@@ -7,7 +7,7 @@ from pathlib import Path
 from builds import host_build
 from nccl_dump.jobs import built_functions
 
-SANITIZERS = ("address", "undefined")
+from lagom.build.flavour import SANITIZERS
 
 
 def sanitized() -> Path:
